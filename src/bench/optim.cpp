@@ -1,6 +1,8 @@
 // Benchmarks of the optimizer's loops: AdamW with clipping, zeroing of the gradient and refresh of the bf16 weights in one pass, and the
 // gradient norm's sum of squares. Every instruction set's loop must give the bits of the others (tests/optim); here the first elements
-// are compared with the reference.
+// are compared with the reference. AdamW's peer, LibTorch's fused step, works on the same tensors in turns with it, and so does a copy, whose
+// rate is the limit ("copy_share"). Whole steps of every optimizer: on few large matrices, and on the matrices of first-run beside a training step.
+#include <ATen/ops/_fused_adamw.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "bench/register.h"
+#include "bench/train.h"
 #include "kernels/adamw/op.h"
 #include "optim/adamw.h"
 #include "recipe/optim_groups.h"
@@ -138,16 +141,23 @@ double median_of(std::vector<double> numbers) {
   return numbers[numbers.size() / 2];
 }
 
-// A whole step of each optimizer on bf16 weights, with every way of keeping its states that differs, in turns, so that whatever else the machine does
-// meets all of them; "share_of_adamw": of AdamW's time in the same round, the median of rounds.
-void add_steps(Results& into) {
-  constexpr int64_t kWeights = 4, kOut = 1536, kIn = 768;
-  constexpr int kRounds = 9;
+Timing timing_of(const std::vector<double>& milliseconds) {
+  return {median_of(milliseconds), *std::ranges::min_element(milliseconds), *std::ranges::max_element(milliseconds),
+          static_cast<int64_t>(milliseconds.size())};
+}
+
+struct Matrices {
+  int64_t count, out, in;
+  std::string text() const { return fmt::format("{} x {}x{}", count, out, in); }
+};
+
+// A whole step of each of `all` on bf16 weights, in turns, so that whatever else the machine does meets all of them; "share_of_adamw": of AdamW's time
+// (the first) in the same round, the median of rounds; "share_of_step": of a training step's milliseconds, where those are given.
+void add_steps(std::vector<Stepped> all, const Matrices& matrices, int rounds, double training_step, Results& into) {
   const Precision precision = Precision::named("bf16");
-  const auto set = set_of(kWeights, kOut, kIn, precision);
-  std::vector<Stepped> all = all_stepped();
+  const auto set = set_of(matrices.count, matrices.out, matrices.in, precision);
   for (Stepped& each : all) each.optimizer = optim::make_optimizer(each.options, *set, precision);
-  for (int round = 0; round <= kRounds; ++round) {
+  for (int round = 0; round <= rounds; ++round) {
     for (Stepped& each : all) {
       for (const auto& parameter : set->all()) parameter->grad.fill_(1e-3f);
       const Stopwatch watch;
@@ -157,19 +167,18 @@ void add_steps(Results& into) {
       each.shares_of_adamw.push_back(each.milliseconds.back() / all[0].milliseconds.back());
     }
   }
-  const double elements = static_cast<double>(kWeights * kOut * kIn);
+  const auto elements = static_cast<double>(matrices.out * matrices.in);
+  const std::vector<int64_t> shape = {matrices.out, matrices.in};
   for (const Stepped& each : all) {
     const double state_bytes =
-        static_cast<double>(recipe::state_bytes(each.options, layout::Role::kChannelUp, 0, {kOut, kIn}, {kOut, kIn}, 4)) /
-        static_cast<double>(kOut * kIn);
-    Result result{
-        .name = "step_" + each.name, .shape = fmt::format("{} x {}x{}", kWeights, kOut, kIn), .dtype = "bf16", .implementation = "cpu"};
-    const Timing time{median_of(each.milliseconds), *std::ranges::min_element(each.milliseconds),
-                      *std::ranges::max_element(each.milliseconds), kRounds};
+        static_cast<double>(recipe::state_bytes(each.options, layout::Role::kChannelUp, 0, shape, shape, 4)) / elements;
+    Result result{.name = "step_" + each.name, .shape = matrices.text(), .dtype = "bf16", .implementation = "cpu"};
     // Gradient read and zeroed, master read and written, weights written; states read and written.
-    result.passes = {{"", time, 0, (4 * 4 + 2 + 2 * state_bytes) * elements}};
+    result.passes = {
+        {"", timing_of(each.milliseconds), 0, (4 * 4 + 2 + 2 * state_bytes) * elements * static_cast<double>(matrices.count)}};
     result.figures.emplace_back("share_of_adamw", median_of(each.shares_of_adamw));
     result.figures.emplace_back("state_bytes_each", state_bytes);
+    if (training_step > 0) result.figures.emplace_back("share_of_step", median_of(each.milliseconds) / training_step);
     recipe::OptimOptions wide = each.options;
     wide.state_dtype = recipe::StateDtype::kFloat32;
     result.error = error_of_steps(wide);
@@ -178,9 +187,86 @@ void add_steps(Results& into) {
   }
 }
 
+// The matrices that first-run's layers have, beside one of its training steps, which is AdamW's and has everything else in it too.
+void add_first_run(const Request& request, Results& into) {
+  Result step = bench_train({.preset = "first-run", .batch = 2, .sequence = 512}, request.peak);
+  std::vector<Stepped> some;
+  for (const char* name : {"adamw", "came", "muon"}) some.push_back({.name = name, .options = {.name = name}});
+  add_steps(std::move(some), {133, 256, 256}, 5, step.passes[0].time.median, into);
+  into.push_back(std::move(step));
+}
+
+// One of the forms that AdamW's loop and LibTorch's fused step are compared in. Bytes of an element that ours reads and writes.
+struct AdamwForm {
+  const char *name, *dtype;
+  bool clipped_and_zeroed, copied;
+  double bytes;
+  const char* peer;
+};
+constexpr AdamwForm kAdamwForms[] = {
+    {"adamw", "bf16", true, true, 34, "LibTorch: mul_, _fused_adamw_, zero_, copy_ to bf16"},
+    {"adamw", "fp32", true, false, 32, "LibTorch: mul_, _fused_adamw_, zero_"},
+    {"adamw_alone", "fp32", false, false, 28, "LibTorch _fused_adamw_"},
+};
+
+// Ours, a copy of 64 MiB, and the peer where it is asked for, in turns: "copy_share" is of the copy's bytes a second in the same round, "times_of_peer"
+// how many of our steps fit into the peer's time in the same round; medians of rounds.
+Result adamw_in_turns(const AdamwForm& form, const kernels::AdamwScalars& given, State& state, bool peer, double error) {
+  constexpr int kRounds = 9;
+  const kernels::ElementLoops& loops = kernels::element_loops();
+  kernels::AdamwScalars scalars = given;
+  scalars.zero_gradient = form.clipped_and_zeroed;
+  if (!form.clipped_and_zeroed) scalars.gradient_scale = 1;
+  float *w = state.w.data_ptr<float>(), *m = state.m.data_ptr<float>(), *v = state.v.data_ptr<float>(), *g = state.g.data_ptr<float>();
+  auto* value = form.copied ? static_cast<uint16_t*>(state.value.data_ptr()) : nullptr;
+  const auto ours = [&] {
+    parallel_for(0, kElements, kGrain, [&](int64_t begin, int64_t end) {
+      loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, value == nullptr ? nullptr : value + begin, end - begin, scalars);
+    });
+  };
+  const Tensor steps = at::full({}, 10.0, at::kFloat);
+  const auto theirs = [&] {
+    if (form.clipped_and_zeroed) state.g.mul_(scalars.gradient_scale);
+    at::_fused_adamw_({state.w}, {state.g}, {state.m}, {state.v}, {}, {steps}, /*lr=*/1e-3, scalars.beta1, scalars.beta2, 0.1, scalars.eps,
+                      /*amsgrad=*/false, /*maximize=*/false);
+    if (form.clipped_and_zeroed) state.g.zero_();
+    if (form.copied) state.value.copy_(state.w);
+  };
+  const Tensor to = at::empty_like(state.w);
+  const auto copy = [&] { to.copy_(state.w); };
+  const auto timed = [&](const auto& work) {
+    state.g.fill_(1e-3f);
+    const Stopwatch watch;
+    work();
+    return watch.milliseconds();
+  };
+  const double copied_bytes = 8.0 * static_cast<double>(kElements), bytes = form.bytes * static_cast<double>(kElements);
+  std::vector<double> own, others, copy_shares, times;
+  for (int round = 0; round <= kRounds; ++round) {
+    const double copying = timed(copy), mine = timed(ours), other = peer ? timed(theirs) : 0;
+    if (round == 0) continue;
+    own.push_back(mine);
+    copy_shares.push_back((bytes / mine) / (copied_bytes / copying));
+    if (peer) others.push_back(other), times.push_back(other / mine);
+  }
+  Result result{.name = form.name,
+                .shape = fmt::format("{} Mi", kElements >> 20),
+                .dtype = form.dtype,
+                .implementation = std::string(loops.instruction_set)};
+  result.passes = {{"", timing_of(own), 0, bytes}};
+  result.figures.emplace_back("copy_share", median_of(copy_shares));
+  if (peer) {
+    result.peer = Peer{form.peer, {{"", timing_of(others), 0, bytes}}};
+    result.figures.emplace_back("times_of_peer", median_of(times));
+  }
+  result.error = error;
+  result.tolerance = 1e-6;
+  return result;
+}
+
 }  // namespace
 
-void bench_optim(const Request&, Results& into) {
+void bench_optim(const Request& request, Results& into) {
   const kernels::AdamwScalars scalars{.gradient_scale = 0.5,
                                       .beta1 = 0.9,
                                       .beta2 = 0.95,
@@ -189,31 +275,25 @@ void bench_optim(const Request&, Results& into) {
                                       .inverse_root_correction = 1 / std::sqrt(1 - std::pow(0.95, 10))};
   const double error = adamw_error(scalars);
   State state;
-  const kernels::ElementLoops& loops = kernels::element_loops();
-  const std::string shape = fmt::format("{} Mi", kElements >> 20);
-  const auto measure = [&](const char* name, const char* dtype, double bytes_each, double found_error, const auto& body) {
-    Result result{.name = name, .shape = shape, .dtype = dtype, .implementation = std::string(loops.instruction_set)};
-    result.passes = {{"", time_of([&] { parallel_for(0, kElements, kGrain, body); }), 0, bytes_each * static_cast<double>(kElements)}};
-    result.error = found_error;
-    result.tolerance = 1e-6;
-    into.push_back(std::move(result));
-  };
-  float *w = state.w.data_ptr<float>(), *m = state.m.data_ptr<float>(), *v = state.v.data_ptr<float>(), *g = state.g.data_ptr<float>();
-  auto* value = static_cast<uint16_t*>(state.value.data_ptr());
-  // Read and written: master, m, v, gradient (zeroed); written: the bf16 weights.
-  measure("adamw", "bf16", 34, error, [&](int64_t begin, int64_t end) {
-    loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, value + begin, end - begin, scalars);
-  });
-  measure("adamw", "fp32", 32, error,
-          [&](int64_t begin, int64_t end) { loops.adamw_fp32(w + begin, m + begin, v + begin, g + begin, nullptr, end - begin, scalars); });
+  for (const AdamwForm& form : kAdamwForms) into.push_back(adamw_in_turns(form, scalars, state, request.peer, error));
   into.push_back(adamw_with_packing(error));
+  const kernels::ElementLoops& loops = kernels::element_loops();
+  const float* m = state.m.const_data_ptr<float>();
   const double expected = state.m.to(at::kDouble).square().sum().item<double>();
-  const double found = loops.squares_fp32(m, kElements);
-  measure("gradient_norm", "fp32", 4, std::abs(found / expected - 1), [&](int64_t begin, int64_t end) {
-    volatile double sum = loops.squares_fp32(m + begin, end - begin);
-    static_cast<void>(sum);
-  });
-  add_steps(into);
+  Result norm{.name = "gradient_norm",
+              .shape = fmt::format("{} Mi", kElements >> 20),
+              .dtype = "fp32",
+              .implementation = std::string(loops.instruction_set)};
+  const auto sum = [&](int64_t begin, int64_t end) {
+    volatile double part = loops.squares_fp32(m + begin, end - begin);
+    static_cast<void>(part);
+  };
+  norm.passes = {{"", time_of([&] { parallel_for(0, kElements, kGrain, sum); }), 0, 4.0 * static_cast<double>(kElements)}};
+  norm.error = std::abs(loops.squares_fp32(m, kElements) / expected - 1);
+  norm.tolerance = 1e-6;
+  into.push_back(std::move(norm));
+  add_steps(all_stepped(), {4, 1536, 768}, 9, 0, into);
+  add_first_run(request, into);
 }
 
 }  // namespace longhaul::bench

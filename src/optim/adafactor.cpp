@@ -42,14 +42,19 @@ Adafactor::Adafactor(const recipe::OptimOptions& options, Members given, MatrixI
     tiled.push_back({shard, matrix.momentum});
     matrices_.push_back(std::move(matrix));
   }
-  tiles_ = MatrixTiles(std::move(tiled), implementation);
-  const auto add = [&](const char* name, Partials* partials, void (Adafactor::*fused)(const StepSettings&),
+  walks_ = MatrixWalks(tiled, implementation);
+  const auto add = [&](const char* name, Partials* partials, void (Adafactor::*fused)(const MatrixTiles&, const StepSettings&),
                        void (Adafactor::*any)(const StepSettings&)) {
-    add_phase({name, partials, [this, run = tiles_.usable() ? fused : any](const StepSettings& settings) { (this->*run)(settings); }});
+    add_phase({name, partials, [this, fused, any](const StepSettings& settings) {
+                 if (walks_.usable())
+                   (this->*fused)(walks_.cut(), settings);
+                 else
+                   (this->*any)(settings);
+               }});
   };
   add("squares of gradients and weights", &squares_, &Adafactor::fused_squares, &Adafactor::sum_squares);
   add("sizes of updates", &sizes_, &Adafactor::fused_sizes, &Adafactor::size_updates);
-  add("update", nullptr, &Adafactor::fused_update, &Adafactor::update);
+  add_phase({"update", nullptr, [this](const StepSettings& settings) { walks_.usable() ? fused_rest(settings) : update(settings); }});
 }
 
 double Adafactor::beta2() const {
@@ -124,10 +129,20 @@ double Adafactor::floor() const {
   return eps * eps;
 }
 
-void Adafactor::fused_squares(const StepSettings& settings) {
-  kernels::TileSums sums(tiles_.plan());
-  std::vector<double> weights(tiles_.tiles().size());
-  tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+void Adafactor::fused_rest(const StepSettings& settings) {
+  fused_update(walks_.cut(), settings);
+  walks_.each_whole([&](const MatrixTiles& tiles) {
+    fused_squares(tiles, settings);
+    fused_sizes(tiles, settings);
+    fused_update(tiles, settings);
+  });
+  refresh_members(settings, Parts::kFrozen);
+}
+
+void Adafactor::fused_squares(const MatrixTiles& tiles, const StepSettings& settings) {
+  kernels::TileSums sums(tiles.plan());
+  std::vector<double> weights(tiles.tiles().size());
+  tiles.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
     kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, torch() ? 0 : options_.square_eps});
     if (options_.adafactor_form == recipe::AdafactorForm::kBigVision || (!torch() && !options_.scale_by_weights)) return;
@@ -138,10 +153,10 @@ void Adafactor::fused_squares(const StepSettings& settings) {
       weights[place.tile] = loops.squares_fp32(tile.master, tile.rows * tile.columns);
   });
   sums.settle(kernels::TileSums::How::kSum);
-  for (const MatrixTiles::Place& tile : tiles_.tiles())
-    *squares_[matrices_[tile.matrix].weights].mutable_data_ptr<double>() += weights[tile.tile];
-  tiles_.each_matrix([&](size_t i) {
-    Matrix& matrix = matrices_[i];
+  for (const MatrixTiles::Place& tile : tiles.tiles())
+    *squares_[matrices_[tiles.named(tile.matrix)].weights].mutable_data_ptr<double>() += weights[tile.tile];
+  tiles.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix())
       matrix.moment.add_sums(matrix.shard, squares_, sums.rows_of(i), sums.columns_of(i), beta2());
     else
@@ -149,26 +164,27 @@ void Adafactor::fused_squares(const StepSettings& settings) {
   });
 }
 
-void Adafactor::fused_sizes(const StepSettings& settings) {
+void Adafactor::fused_sizes(const MatrixTiles& tiles, const StepSettings& settings) {
   const auto form = torch() ? Divisors::Form::kNumbers : Divisors::Form::kInverseRoots;
-  tiles_.each_matrix([&](size_t i) {
-    Matrix& matrix = matrices_[i];
+  tiles.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix()) matrix.moment.average(matrix.shard, squares_, beta2());
     matrix.divisors = matrix.shard.matrix() ? Divisors(matrix.moment, form, torch() ? machine_epsilon(matrix.shard.master) : 0)
                                             : Divisors(matrix.second, form);
   });
-  std::vector<double> squares(tiles_.tiles().size());
-  tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    matrices_[place.matrix].divisors.set(tile, place.row, place.column);
+  std::vector<double> squares(tiles.tiles().size());
+  tiles.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    matrices_[tiles.named(place.matrix)].divisors.set(tile, place.row, place.column);
     squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale, floor()});
   });
-  for (const MatrixTiles::Place& tile : tiles_.tiles())
-    *sizes_[matrices_[tile.matrix].updates].mutable_data_ptr<double>() += squares[tile.tile];
+  for (const MatrixTiles::Place& tile : tiles.tiles())
+    *sizes_[matrices_[tiles.named(tile.matrix)].updates].mutable_data_ptr<double>() += squares[tile.tile];
 }
 
-void Adafactor::fused_update(const StepSettings& settings) {
+void Adafactor::fused_update(const MatrixTiles& tiles, const StepSettings& settings) {
   std::vector<kernels::AdafactorScalars> of_matrices;
-  for (const Matrix& matrix : matrices_) {
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    const Matrix& matrix = matrices_[tiles.named(i)];
     const layout::ParameterSpec& spec = matrix.shard.spec();
     const double lr = settings.lr * spec.lr_factor, decay = spec.decay ? options_.weight_decay : 0, alpha = step_size(matrix, lr);
     of_matrices.push_back({.direction = {settings.gradient_scale, floor()},
@@ -178,12 +194,11 @@ void Adafactor::fused_update(const StepSettings& settings) {
                            .kept_weight = 1 - (of_steps() ? alpha : lr) * decay,
                            .zero_gradient = settings.zero_gradients});
   }
-  tiles_.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    matrices_[place.matrix].divisors.set(tile, place.row, place.column);
+  tiles.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    matrices_[tiles.named(place.matrix)].divisors.set(tile, place.row, place.column);
     kernels::factored_loops<Real>().adafactor_update(tile, of_matrices[place.matrix]);
   });
-  for (Matrix& matrix : matrices_) matrix.divisors = {};
-  refresh_members(settings, Parts::kFrozen);
+  for (size_t i = 0; i < tiles.size(); ++i) matrices_[tiles.named(i)].divisors = {};
 }
 
 std::vector<StateTensor> Adafactor::state() {

@@ -22,15 +22,20 @@ Came::Came(const recipe::OptimOptions& options, Members members, MatrixImplement
     tiled.push_back({shard, matrix.momentum});
     matrices_.push_back(std::move(matrix));
   }
-  tiles_ = MatrixTiles(std::move(tiled), implementation);
-  const auto add = [&](const char* name, Partials* partials, void (Came::*fused)(const StepSettings&),
+  walks_ = MatrixWalks(tiled, implementation);
+  const auto add = [&](const char* name, Partials* partials, void (Came::*fused)(const MatrixTiles&, const StepSettings&),
                        void (Came::*any)(const StepSettings&)) {
-    add_phase({name, partials, [this, run = tiles_.usable() ? fused : any](const StepSettings& settings) { (this->*run)(settings); }});
+    add_phase({name, partials, [this, fused, any](const StepSettings& settings) {
+                 if (walks_.usable())
+                   (this->*fused)(walks_.cut(), settings);
+                 else
+                   (this->*any)(settings);
+               }});
   };
   add("squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares);
   add("sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates);
   add("residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals);
-  add("update", nullptr, &Came::fused_update, &Came::update);
+  add_phase({"update", nullptr, [this](const StepSettings& settings) { walks_.usable() ? fused_rest(settings) : update(settings); }});
 }
 
 double Came::shrink(const Matrix& matrix) const {
@@ -44,15 +49,26 @@ double Came::correction(const Matrix& matrix) const {
   return std::sqrt(1 - std::pow(options_.beta3, static_cast<double>(next_step())));
 }
 
-void Came::fused_squares(const StepSettings& settings) {
-  kernels::TileSums sums(tiles_.plan());
-  tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+void Came::fused_rest(const StepSettings& settings) {
+  fused_update(walks_.cut(), settings);
+  walks_.each_whole([&](const MatrixTiles& tiles) {
+    fused_squares(tiles, settings);
+    fused_sizes(tiles, settings);
+    fused_residuals(tiles, settings);
+    fused_update(tiles, settings);
+  });
+  refresh_members(settings, Parts::kFrozen);
+}
+
+void Came::fused_squares(const MatrixTiles& tiles, const StepSettings& settings) {
+  kernels::TileSums sums(tiles.plan());
+  tiles.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
     kernels::factored_loops<Real>().square_sums(tile, {settings.gradient_scale, options_.square_eps});
   });
   sums.settle(kernels::TileSums::How::kSum);
-  tiles_.each_matrix([&](size_t i) {
-    Matrix& matrix = matrices_[i];
+  tiles.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix())
       matrix.moment.add_sums(matrix.shard, squares_, sums.rows_of(i), sums.columns_of(i), options_.beta2);
     else
@@ -60,28 +76,28 @@ void Came::fused_squares(const StepSettings& settings) {
   });
 }
 
-void Came::fused_sizes(const StepSettings& settings) {
-  tiles_.each_matrix([&](size_t i) {
-    Matrix& matrix = matrices_[i];
+void Came::fused_sizes(const MatrixTiles& tiles, const StepSettings& settings) {
+  tiles.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix()) matrix.moment.average(matrix.shard, squares_, options_.beta2);
     matrix.moments = matrix.shard.matrix() ? Divisors(matrix.moment, Divisors::Form::kInverseRoots)
                                            : Divisors(matrix.second, Divisors::Form::kInverseRoots);
   });
-  std::vector<double> squares(tiles_.tiles().size());
-  tiles_.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    matrices_[place.matrix].moments.set(tile, place.row, place.column);
+  std::vector<double> squares(tiles.tiles().size());
+  tiles.run(MatrixTiles::Momentum::kUnused, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    matrices_[tiles.named(place.matrix)].moments.set(tile, place.row, place.column);
     squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale});
   });
-  for (const MatrixTiles::Place& tile : tiles_.tiles())
-    *sizes_[matrices_[tile.matrix].squares].mutable_data_ptr<double>() += squares[tile.tile];
+  for (const MatrixTiles::Place& tile : tiles.tiles())
+    *sizes_[matrices_[tiles.named(tile.matrix)].squares].mutable_data_ptr<double>() += squares[tile.tile];
 }
 
-void Came::fused_residuals(const StepSettings& settings) {
+void Came::fused_residuals(const MatrixTiles& tiles, const StepSettings& settings) {
   std::vector<double> shrinks;
-  for (const Matrix& matrix : matrices_) shrinks.push_back(shrink(matrix));
-  kernels::TileSums sums(tiles_.plan());
-  tiles_.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    matrices_[place.matrix].moments.set(tile, place.row, place.column);
+  for (size_t i = 0; i < tiles.size(); ++i) shrinks.push_back(shrink(matrices_[tiles.named(i)]));
+  kernels::TileSums sums(tiles.plan());
+  tiles.run(MatrixTiles::Momentum::kWritten, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    matrices_[tiles.named(place.matrix)].moments.set(tile, place.row, place.column);
     tile.row_numbers = sums.rows(place), tile.column_numbers = sums.columns(place);
     kernels::factored_loops<Real>().came_momentum(tile, {.direction = {settings.gradient_scale},
                                                          .shrink = shrinks[place.matrix],
@@ -90,28 +106,27 @@ void Came::fused_residuals(const StepSettings& settings) {
                                                          .zero_gradient = settings.zero_gradients});
   });
   sums.settle(kernels::TileSums::How::kSum);
-  tiles_.each_matrix([&](size_t i) {
-    Matrix& matrix = matrices_[i];
+  tiles.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[tiles.named(i)];
     matrix.moments = {};
     if (matrix.shard.matrix()) matrix.residual.add_sums(matrix.shard, residuals_, sums.rows_of(i), sums.columns_of(i), options_.beta3);
   });
 }
 
-void Came::fused_update(const StepSettings& settings) {
-  tiles_.each_matrix([&](size_t i) {
-    Matrix& matrix = matrices_[i];
+void Came::fused_update(const MatrixTiles& tiles, const StepSettings& settings) {
+  tiles.each_matrix([&](size_t i) {
+    Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix()) matrix.residual.average(matrix.shard, residuals_, options_.beta3);
     matrix.residuals = matrix.shard.matrix() ? Divisors(matrix.residual, Divisors::Form::kInverseRoots)
                                              : Divisors(at::ones_like(matrix.second), Divisors::Form::kInverseRoots);
   });
-  tiles_.run(MatrixTiles::Momentum::kRead, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
-    const Matrix& matrix = matrices_[place.matrix];
+  tiles.run(MatrixTiles::Momentum::kRead, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
+    const Matrix& matrix = matrices_[tiles.named(place.matrix)];
     matrix.residuals.set(tile, place.row, place.column);
     const double lr = settings.lr * matrix.shard.spec().lr_factor;
     kernels::factored_loops<Real>().came_update(tile, {.kept_weight = 1 - lr * decay(matrix), .lr = lr * correction(matrix)});
   });
-  for (Matrix& matrix : matrices_) matrix.residuals = {};
-  refresh_members(settings, Parts::kFrozen);
+  for (size_t i = 0; i < tiles.size(); ++i) matrices_[tiles.named(i)].residuals = {};
 }
 
 Tensor Came::normalised(const Matrix& matrix, double gradient_scale) const {

@@ -8,8 +8,8 @@
 // Vectors keep the whole second moment and have no confidence term. One element takes 4 bytes of state beside its row and column.
 //
 // Means are of the logical matrix however it is cut: three reductions for each set of axes a step, whatever the number of matrices.
-// On a CPU four passes over memory, one for each sum and one for the weights (kernels/updates/factored.h); LibTorch's operations elsewhere. State in the
-// precision of the master (fp32, or fp64), the momentum also narrow (optim.state_dtype).
+// On a CPU four passes, one for each sum and one for the weights (kernels/updates/factored.h), over memory where a matrix is cut or larger than a cache, else
+// over a cache; LibTorch's operations elsewhere. State in the precision of the master (fp32, or fp64), the momentum also narrow (optim.state_dtype).
 #pragma once
 
 #include <vector>
@@ -44,15 +44,16 @@ class Came final : public Optimizer {
   void size_updates(const StepSettings& settings);
   void sum_residuals(const StepSettings& settings);
   void update(const StepSettings& settings);
-  // The same on a CPU's threads.
-  void fused_squares(const StepSettings& settings);
-  void fused_sizes(const StepSettings& settings);
-  void fused_residuals(const StepSettings& settings);
-  void fused_update(const StepSettings& settings);
+  // The same on a CPU's threads, of the matrices of these tiles.
+  void fused_squares(const MatrixTiles& tiles, const StepSettings& settings);
+  void fused_sizes(const MatrixTiles& tiles, const StepSettings& settings);
+  void fused_residuals(const MatrixTiles& tiles, const StepSettings& settings);
+  void fused_update(const MatrixTiles& tiles, const StepSettings& settings);
+  void fused_rest(const StepSettings& settings);  // the weights of cut matrices, and all of the others'
 
   recipe::OptimOptions options_;
   std::vector<Matrix> matrices_;
-  MatrixTiles tiles_;  // of them
+  MatrixWalks walks_;  // over them
   Partials squares_, sizes_, residuals_;
 };
 

@@ -66,7 +66,13 @@ void Factors::average(const Shard& shard, const Partials& partials, double beta)
   };
   follow(rows, partials[row_sums], width);
   follow(columns, partials[column_sums], height);
-  mean_of_rows = partials[sum_of_rows].div(height).to(rows.scalar_type());
+  if (!rows.device().is_cpu()) {
+    mean_of_rows = partials[sum_of_rows].div(height).to(rows.scalar_type());
+    return;
+  }
+  const double mean = *partials[sum_of_rows].const_data_ptr<double>() / height;
+  mean_of_rows = at::empty({}, rows.options());
+  in_type_of(rows, [&](auto real) { *mean_of_rows.mutable_data_ptr<decltype(real)>() = static_cast<decltype(real)>(mean); });
 }
 
 Tensor Factors::divide(const Tensor& x) const { return x * (rows / mean_of_rows).rsqrt().unsqueeze(1) * columns.rsqrt().unsqueeze(0); }

@@ -19,18 +19,39 @@ Tensor value_of(const Shard& shard) {
 
 }  // namespace
 
-MatrixTiles::MatrixTiles(std::vector<Matrix> matrices, MatrixImplementation implementation) {
-  if (implementation == MatrixImplementation::kTensorOperations || !std::ranges::all_of(matrices, takes)) return;
-  matrices_ = std::move(matrices);
-  usable_ = true;
+bool MatrixTiles::take(const std::vector<Matrix>& matrices, MatrixImplementation implementation) {
+  return implementation != MatrixImplementation::kTensorOperations && std::ranges::all_of(matrices, takes);
+}
+
+MatrixTiles::MatrixTiles(const std::vector<Matrix>& matrices, std::vector<size_t> named) : named_(std::move(named)) {
   std::vector<kernels::TilePlan::Sizes> sizes;
-  for (const Matrix& matrix : matrices_) {
-    const Shard& shard = matrix.shard;
+  for (const size_t i : named_) {
+    matrices_.push_back(matrices[i]);
+    const Shard& shard = matrices[i].shard;
     values_.push_back(value_of(shard));
     const int64_t columns = shard.matrix() ? shard.master.size(1) : shard.master.numel();
     sizes.push_back({columns == 0 ? 0 : shard.master.numel() / columns, columns});
   }
   plan_ = kernels::TilePlan(std::move(sizes));
+}
+
+MatrixWalks::MatrixWalks(const std::vector<MatrixTiles::Matrix>& matrices, MatrixImplementation implementation)
+    : usable_(MatrixTiles::take(matrices, implementation)) {
+  if (!usable_) return;
+  std::vector<size_t> cut;
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    if (!matrices[i].shard.cut().empty()) {
+      cut.push_back(i);
+      continue;
+    }
+    whole_.emplace_back(matrices, std::vector<size_t>{i});
+    elements_.push_back(matrices[i].shard.master.numel());
+  }
+  cut_ = MatrixTiles(matrices, std::move(cut));
+}
+
+void MatrixWalks::each_whole(const std::function<void(const MatrixTiles&)>& body) const {
+  kernels::each_alone(elements_, [&](size_t i) { body(whole_[i]); });
 }
 
 }  // namespace longhaul::optim

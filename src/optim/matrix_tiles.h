@@ -1,5 +1,6 @@
 // MatrixTiles: the walk of optimizers of matrices over a CPU's threads (kernels/updates/factored.h, tiles.h). A vector is a row.
-// A narrow momentum (narrow_state.h) is made wide in a buffer, one run of a row after the other, and kept again where a pass writes it.
+// Matrices that are cut over ranks go through each pass together, because sums wait for all of them; one that is not goes through all passes by itself,
+// while it lies in a cache (MatrixWalks). A narrow momentum (narrow_state.h) is made wide in a buffer, one run of a row after the other, and kept again where a pass writes it.
 #pragma once
 
 #include <functional>
@@ -24,9 +25,13 @@ class MatrixTiles {
   enum class Momentum { kUnused, kRead, kWritten };
 
   MatrixTiles() = default;
-  // Empty, so that LibTorch's operations serve, where a tensor is on another device or its numbers do not lie side by side.
-  MatrixTiles(std::vector<Matrix> matrices, MatrixImplementation implementation);
-  bool usable() const { return usable_; }
+  // Of those of `matrices` that are named.
+  MatrixTiles(const std::vector<Matrix>& matrices, std::vector<size_t> named);
+  // Whether the loops take all of them: not where a tensor is on another device or its numbers do not lie side by side.
+  static bool take(const std::vector<Matrix>& matrices, MatrixImplementation implementation);
+  size_t size() const { return named_.size(); }
+  size_t named(size_t matrix) const { return named_[matrix]; }  // which of `matrices` a place's matrix is
+  bool empty() const { return named_.empty(); }
   const kernels::TilePlan& plan() const { return plan_; }
   const std::vector<Place>& tiles() const { return plan_.tiles(); }
 
@@ -79,10 +84,27 @@ class MatrixTiles {
     }
   }
 
-  bool usable_ = false;
+  std::vector<size_t> named_;
   std::vector<Matrix> matrices_;
   std::vector<Tensor> values_;  // working copies in bf16, or undefined
   kernels::TilePlan plan_;
+};
+
+class MatrixWalks {
+ public:
+  MatrixWalks() = default;
+  // Not usable, so that LibTorch's operations serve, where MatrixTiles does not take them.
+  MatrixWalks(const std::vector<MatrixTiles::Matrix>& matrices, MatrixImplementation implementation);
+  bool usable() const { return usable_; }
+  const MatrixTiles& cut() const { return cut_; }
+  // body(tiles of one matrix that is not cut), of all of them.
+  void each_whole(const std::function<void(const MatrixTiles& tiles)>& body) const;
+
+ private:
+  bool usable_ = false;
+  MatrixTiles cut_;
+  std::vector<MatrixTiles> whole_;
+  std::vector<int64_t> elements_;  // of whole_
 };
 
 }  // namespace longhaul::optim

@@ -1,6 +1,7 @@
 #include "optim/sm3.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "recipe/optimizers.h"
 
@@ -24,8 +25,13 @@ Sm3::Sm3(const recipe::OptimOptions& options, Members given, MatrixImplementatio
     tiled.push_back({shard, matrix.momentum});
     matrices_.push_back(std::move(matrix));
   }
-  tiles_ = MatrixTiles(std::move(tiled), implementation);
-  add_phase({"update", &largest_, [this](const StepSettings& settings) { tiles_.usable() ? fused_update(settings) : update(settings); }});
+  const bool fused = MatrixTiles::take(tiled, implementation);
+  if (fused) {
+    std::vector<size_t> all(tiled.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    tiles_ = MatrixTiles(tiled, std::move(all));
+  }
+  add_phase({"update", &largest_, [this, fused](const StepSettings& settings) { fused ? fused_update(settings) : update(settings); }});
   add_phase({"bounds", nullptr, [this](const StepSettings&) { keep_bounds(); }});
 }
 

@@ -33,7 +33,7 @@ class Sm3 final : public Optimizer {
   recipe::OptimOptions options_;
   double momentum_ = 0;
   std::vector<Matrix> matrices_;
-  MatrixTiles tiles_;  // of them
+  MatrixTiles tiles_;  // of them, where the loops take them
   Partials largest_{comm::Reduction::kMax};
 };
 

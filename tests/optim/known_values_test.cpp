@@ -5,6 +5,8 @@
 #include <map>
 
 #include "base/parallel.h"
+#include "kernels/block/block.h"
+#include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/newton_schulz/op.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
@@ -159,6 +161,12 @@ TEST(NewtonSchulz, KnownValuesAndRange) {
   }
 }
 
+// The sets of kernels/block/block.h that have an instruction for it.
+bool block_sets_that_multiply_bf16() {
+  const std::string_view name = kernels::block_kernels().name;
+  return name == "amx" || name == "avx512_bf16" || name == "neon_bf16";
+}
+
 // Products in bf16: where the iteration in exact arithmetic of the same matrix ends, to what its roundings leave (specs: 2e-2), on many
 // matrices at once, tall and wide, of a thread each and of all threads.
 TEST(NewtonSchulz, ProductsInBf16) {
@@ -166,20 +174,35 @@ TEST(NewtonSchulz, ProductsInBf16) {
   std::vector<Tensor> matrices = {at::zeros({5, 9}, at::kFloat), at::empty({0, 4}, at::kFloat)};
   for (const auto& [rows, columns] : {std::pair(48, 80), {129, 65}, {1, 7}, {7, 1}, {64, 64}, {200, 130}, {1100, 520}, {520, 1030}})
     matrices.push_back(longhaul::testing::random_tensor({rows, columns}, static_cast<uint64_t>(rows), at::kFloat));
-  const std::vector<Tensor> found = newton_schulz(matrices, 5, at::kBFloat16);
-  ASSERT_EQ(found.size(), matrices.size());
-  EXPECT_EQ(found[0].abs().max().item<double>(), 0);
-  for (size_t i = 2; i < matrices.size(); ++i) {
-    const Tensor exact = newton_schulz(matrices[i].to(at::kDouble), 5), difference = found[i].to(at::kDouble) - exact;
-    EXPECT_LT(difference.abs().max().item<double>(), 2e-2) << matrices[i].sizes();
-    // Five iterations, each with three roundings of 2^-9 that the next one stretches by up to 3.4.
-    EXPECT_LT((difference.norm() / exact.norm()).item<double>(), 3e-2) << matrices[i].sizes();
+  const auto with = [&](kernels::NewtonSchulzProducts products) {
+    std::vector<Tensor> results;
+    std::vector<kernels::NewtonSchulzMatrix> problems;
+    for (const Tensor& matrix : matrices) {
+      results.push_back(at::empty_like(matrix));
+      problems.push_back({matrix.const_data_ptr<float>(), results.back().mutable_data_ptr<float>(), matrix.size(0), matrix.size(1)});
+    }
+    kernels::newton_schulz_bf16(problems, 5, products);
+    return results;
+  };
+  using Products = kernels::NewtonSchulzProducts;
+  // In bf16 five iterations, each with three roundings of 2^-9 that the next one stretches by up to 3.4.
+  for (const auto& [products, largest, together] : {std::tuple(Products::kBf16, 2e-2, 3e-2), {Products::kFp32, 1e-4, 2e-5}}) {
+    const std::vector<Tensor> found = with(products);
+    EXPECT_EQ(found[0].abs().max().item<double>(), 0);
+    for (size_t i = 2; i < matrices.size(); ++i) {
+      const Tensor exact = newton_schulz(matrices[i].to(at::kDouble), 5), difference = found[i].to(at::kDouble) - exact;
+      EXPECT_LT(difference.abs().max().item<double>(), largest) << matrices[i].sizes();
+      EXPECT_LT((difference.norm() / exact.norm()).item<double>(), together) << matrices[i].sizes();
+    }
+    const int before = threads();
+    set_threads(1);
+    const std::vector<Tensor> alone = with(products);
+    set_threads(before);
+    for (size_t i = 0; i < matrices.size(); ++i) EXPECT_TRUE(same_bits(found[i], alone[i]));
   }
-  const int before = threads();
-  set_threads(1);
-  const std::vector<Tensor> alone = newton_schulz(matrices, 5, at::kBFloat16);
-  set_threads(before);
-  for (size_t i = 0; i < matrices.size(); ++i) EXPECT_TRUE(same_bits(found[i], alone[i]));
+  const bool own = block_sets_that_multiply_bf16();
+  const std::vector<Tensor> chosen = newton_schulz(matrices, 5, at::kBFloat16), expected = with(own ? Products::kBf16 : Products::kFp32);
+  for (size_t i = 0; i < matrices.size(); ++i) EXPECT_TRUE(same_bits(chosen[i], expected[i]));
   EXPECT_TRUE(same_bits(newton_schulz(matrices, 5, at::kFloat)[2], newton_schulz(matrices[2], 5)));
 }
 

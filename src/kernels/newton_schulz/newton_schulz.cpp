@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "base/parallel.h"
@@ -24,27 +25,43 @@ void for_blocks(int64_t total, int64_t step, const Body& body) {
   });
 }
 
-// One matrix and its working space: n ≤ m.
+// Whether the CPU multiplies bf16 itself. One that does not widens bf16 to fp32 first, so that fp32 is as fast and rounds less.
+bool multiplies_bf16() {
+  const BlockKernels& kernels = block_kernels();
+  const std::string_view name = kernels.name;
+  return kernels.vectors == VectorSet::kAvx512Bf16 || name == "amx" || name == "neon_bf16";
+}
+
+// One matrix after the other in the same working space; Element: what enters the products, bf16 (uint16_t) or fp32. n ≤ m.
+template <class Element>
 class Iteration {
  public:
-  Iteration(int64_t n, int64_t m)
-      : n_(n),
-        m_(m),
-        x_(size(n, m)),
-        gram_(size(n, n)),
-        square_(size(n, n)),
-        narrow_x_(size(n, m)),
-        narrow_square_(size(n, n)),
-        panels_(static_cast<size_t>(std::max(packed_size<uint16_t>(m, n), packed_size<uint16_t>(n, m)))) {}
-
   void run(const NewtonSchulzMatrix& matrix, int64_t iterations) {
+    if (matrix.rows == 0 || matrix.columns == 0) return;
+    make_room(std::min(matrix.rows, matrix.columns), std::max(matrix.rows, matrix.columns));
     load(matrix);
     for (int64_t i = 0; i < iterations; ++i) iterate();
     store(matrix);
   }
 
  private:
+  static constexpr bool kNarrow = sizeof(Element) == 2;
   static size_t size(int64_t rows, int64_t columns) { return static_cast<size_t>(rows * columns); }
+
+  void make_room(int64_t n, int64_t m) {
+    n_ = n, m_ = m;
+    x_.resize(size(n, m)), gram_.resize(size(n, n)), square_.resize(size(n, n)), narrow_square_.resize(size(n, n));
+    if (kNarrow) narrow_x_.resize(size(n, m));
+    panels_.resize(static_cast<size_t>(std::max(packed_size<Element>(m, n), packed_size<Element>(n, m))));
+  }
+
+  // X as it enters products.
+  const Element* entering() const {
+    if constexpr (kNarrow)
+      return narrow_x_.data();
+    else
+      return x_.data();
+  }
 
   static void transpose(const float* from, int64_t rows, int64_t columns, float* to) {
     for_blocks(rows, kRows, [&](const BlockScope& kernels, int64_t row, int64_t count) {
@@ -85,24 +102,24 @@ class Iteration {
   }
 
   // b, [k × n] or with `transposed` [n × k].
-  void pack(const uint16_t* b, int64_t ld, bool transposed, int64_t k, int64_t n) {
+  void pack(const Element* b, int64_t ld, bool transposed, int64_t k, int64_t n) {
     for_blocks(n, kColumns, [&](const BlockScope& kernels, int64_t column, int64_t count) {
-      kernels->pack_bf16(b + (transposed ? column * ld : column), ld, transposed, k, count, panels_.data() + column * packed_k(k));
+      kernels->pack(b + (transposed ? column * ld : column), ld, transposed, k, count, panels_.data() + column * panel_rows<Element>(k));
     });
   }
 
   // Rows [row, row + count) of a · panels, columns [0, columns).
-  void multiply(const BlockScope& kernels, const uint16_t* a, int64_t row, int64_t count, int64_t columns, int64_t k, float* c, int64_t ldc,
+  void multiply(const BlockScope& kernels, const Element* a, int64_t row, int64_t count, int64_t columns, int64_t k, float* c, int64_t ldc,
                 bool accumulate) const {
     for (int64_t column = 0; column < columns; column += kColumns) {
-      kernels->multiply_bf16(a + row * k, k, panels_.data() + column * packed_k(k), count, std::min(kColumns, columns - column), k,
-                             c + row * ldc + column, ldc, accumulate);
+      kernels->multiply(a + row * k, k, panels_.data() + column * panel_rows<Element>(k), count, std::min(kColumns, columns - column), k,
+                        c + row * ldc + column, ldc, accumulate);
     }
   }
 
   // On and below the diagonal: c = a · panels; after `finish(row, count, columns)` has changed c, rounded into narrow_square_ on both sides.
   template <class Finish>
-  void symmetric(const uint16_t* a, int64_t k, float* c, const Finish& finish) {
+  void symmetric(const Element* a, int64_t k, float* c, const Finish& finish) {
     for_blocks(n_, kRows, [&](const BlockScope& kernels, int64_t row, int64_t count) {
       const int64_t columns = row + count;
       multiply(kernels, a, row, count, columns, k, c, n_, false);
@@ -111,19 +128,30 @@ class Iteration {
   }
   void round_both_sides(const float* c) {
     for_blocks(n_, kRows, [&](const BlockScope& kernels, int64_t row, int64_t count) {
-      uint16_t* const to = narrow_square_.data();
-      kernels->round_bf16(c + row * n_, n_, count, row + count, to + row * n_, n_);
+      Element* const to = narrow_square_.data();
+      rounded(kernels, c + row * n_, n_, count, row + count, to + row * n_);
       for (int64_t column = 0; column < row; column += kRows)
-        kernels->transpose_bf16(to + row * n_ + column, n_, count, kRows, to + column * n_ + row, n_);
+        kernels->transpose(to + row * n_ + column, n_, count, kRows, to + column * n_ + row, n_);
     });
   }
 
+  // [rows × columns] with one row stride, as it enters products.
+  static void rounded(const BlockScope& kernels, const float* from, int64_t ld, int64_t rows, int64_t columns, Element* to) {
+    if constexpr (kNarrow) {
+      kernels->round_bf16(from, ld, rows, columns, to, ld);
+    } else {
+      for (int64_t row = 0; row < rows; ++row) std::copy(from + row * ld, from + row * ld + columns, to + row * ld);
+    }
+  }
+
   void iterate() {
-    for_blocks(n_, kRows, [&](const BlockScope& kernels, int64_t row, int64_t count) {
-      kernels->round_bf16(x_.data() + row * m_, m_, count, m_, narrow_x_.data() + row * m_, m_);
-    });
-    pack(narrow_x_.data(), m_, /*transposed=*/true, m_, n_);
-    symmetric(narrow_x_.data(), m_, gram_.data(), [](int64_t, int64_t, int64_t) {});
+    if constexpr (kNarrow) {
+      for_blocks(n_, kRows, [&](const BlockScope& kernels, int64_t row, int64_t count) {
+        rounded(kernels, x_.data() + row * m_, m_, count, m_, narrow_x_.data() + row * m_);
+      });
+    }
+    pack(entering(), m_, /*transposed=*/true, m_, n_);
+    symmetric(entering(), m_, gram_.data(), [](int64_t, int64_t, int64_t) {});
     round_both_sides(gram_.data());
     pack(narrow_square_.data(), n_, /*transposed=*/false, n_, n_);
     symmetric(narrow_square_.data(), n_, square_.data(), [&](int64_t row, int64_t count, int64_t columns) {
@@ -135,36 +163,42 @@ class Iteration {
       }
     });
     round_both_sides(square_.data());
-    pack(narrow_x_.data(), m_, /*transposed=*/false, n_, m_);
+    pack(entering(), m_, /*transposed=*/false, n_, m_);
     scale_x(static_cast<float>(Constants::a));
     for_blocks(n_, kRows, [&](const BlockScope& kernels, int64_t row, int64_t count) {
       multiply(kernels, narrow_square_.data(), row, count, m_, n_, x_.data(), m_, true);
     });
   }
 
-  int64_t n_, m_;
+  int64_t n_ = 0, m_ = 0;
   std::vector<float> x_, gram_, square_;
-  std::vector<uint16_t> narrow_x_, narrow_square_, panels_;
+  std::vector<Element> narrow_x_, narrow_square_, panels_;
 };
 
-void run_one(const NewtonSchulzMatrix& matrix, int64_t iterations) {
-  if (matrix.rows == 0 || matrix.columns == 0) return;
-  Iteration(std::min(matrix.rows, matrix.columns), std::max(matrix.rows, matrix.columns)).run(matrix, iterations);
-}
-
-}  // namespace
-
-void newton_schulz_bf16(std::span<const NewtonSchulzMatrix> matrices, int64_t iterations) {
+template <class Element>
+void run_all(std::span<const NewtonSchulzMatrix> matrices, int64_t iterations) {
+  Iteration<Element> shared;
   std::vector<const NewtonSchulzMatrix*> small;
   for (const NewtonSchulzMatrix& matrix : matrices) {
     if (matrix.rows * matrix.columns <= kOfOneThread)
       small.push_back(&matrix);
     else
-      run_one(matrix, iterations);
+      shared.run(matrix, iterations);
   }
   // Inside the region their own loops run serially.
-  parallel_items(static_cast<int64_t>(small.size()), threads(),
-                 [&](const auto& each) { each([&](int64_t item) { run_one(*small[static_cast<size_t>(item)], iterations); }); });
+  parallel_items(static_cast<int64_t>(small.size()), threads(), [&](const auto& each) {
+    Iteration<Element> own;
+    each([&](int64_t item) { own.run(*small[static_cast<size_t>(item)], iterations); });
+  });
+}
+
+}  // namespace
+
+void newton_schulz_bf16(std::span<const NewtonSchulzMatrix> matrices, int64_t iterations, NewtonSchulzProducts products) {
+  if (products == NewtonSchulzProducts::kBf16 || (products == NewtonSchulzProducts::kFaster && multiplies_bf16()))
+    run_all<uint16_t>(matrices, iterations);
+  else
+    run_all<float>(matrices, iterations);
 }
 
 }  // namespace longhaul::kernels

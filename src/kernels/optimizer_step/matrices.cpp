@@ -1,4 +1,5 @@
-// came, adafactor, sm3: passes over tiles of all matrices, one for each sum that the next one waits for (kernels/updates/factored.h).
+// came, adafactor, sm3: passes over tiles, one for each sum that the next one waits for (kernels/updates/factored.h), of one matrix after the other, so that
+// it lies in a cache; sm3's one pass goes over all of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -93,14 +94,22 @@ double follow_means(const StepMatrix<Real>& matrix, const MeansOf<Real>& means, 
   return static_cast<double>(static_cast<Real>(sum / static_cast<double>(matrix.rows)));
 }
 
+// passes(problem of one matrix), of all matrices.
+template <class Real>
+void each_by_itself(const StepProblem<Real>& problem, void (*passes)(const StepProblem<Real>&)) {
+  std::vector<int64_t> elements;
+  for (const StepMatrix<Real>& matrix : problem.matrices) elements.push_back(matrix.elements());
+  each_alone(elements, [&](size_t i) {
+    passes({.matrices = {problem.matrices[i]}, .options = problem.options, .step = problem.step, .lr = problem.lr});
+  });
+}
+
 double shrink_of(double squares, int64_t elements, double clip) {
   return 1 / std::max(1.0, std::sqrt(squares / static_cast<double>(elements)) / clip);
 }
 
-}  // namespace
-
 template <class Real>
-void step_of_came(const StepProblem<Real>& problem) {
+void passes_of_came(const StepProblem<Real>& problem) {
   const StepOptions& options = problem.options;
   const std::vector<StepMatrix<Real>>& matrices = problem.matrices;
   const FactoredLoops<Real>& loops = factored_loops<Real>();
@@ -156,6 +165,13 @@ void step_of_came(const StepProblem<Real>& problem) {
                              .lr = problem.lr * (matrices[place.matrix].vector ? 1 : correction)});
   });
 }
+
+}  // namespace
+
+template <class Real>
+void step_of_came(const StepProblem<Real>& problem) {
+  each_by_itself(problem, &passes_of_came<Real>);
+}
 template void step_of_came(const StepProblem<float>&);
 template void step_of_came(const StepProblem<double>&);
 
@@ -191,10 +207,8 @@ double squares_of(const Tile<Real>& tile) {
     return element_loops().squares_fp32(tile.master, tile.rows * tile.columns);
 }
 
-}  // namespace
-
 template <class Real>
-void step_of_adafactor(const StepProblem<Real>& problem) {
+void passes_of_adafactor(const StepProblem<Real>& problem) {
   const StepOptions& options = problem.options;
   const std::vector<StepMatrix<Real>>& matrices = problem.matrices;
   const FactoredLoops<Real>& loops = factored_loops<Real>();
@@ -238,6 +252,13 @@ void step_of_adafactor(const StepProblem<Real>& problem) {
                                   .kept_weight = 1 - (form.fairseq ? alpha : problem.lr) * decay,
                                   .zero_gradient = false});
   });
+}
+
+}  // namespace
+
+template <class Real>
+void step_of_adafactor(const StepProblem<Real>& problem) {
+  each_by_itself(problem, &passes_of_adafactor<Real>);
 }
 template void step_of_adafactor(const StepProblem<float>&);
 template void step_of_adafactor(const StepProblem<double>&);

@@ -2,7 +2,7 @@
 // pass for each of them, and the last one that reads the gradient leaves it at zero. Raw pointers, one thread, no tensors; compiled for several
 // instruction sets, which all give the same bits (loops.h).
 //
-// A tile is some rows of a matrix, or of a stretch of its columns. Sums are fp64, and added to what is there: of a row in sixteen interleaved sums, of a
+// A tile is some rows of a matrix, or of a stretch of its columns. Sums are fp64, and added to what is there: of a row in eight interleaved sums, of a
 // column in the order of rows. Gradients are used times gradient_scale.
 #pragma once
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kTileElements = 32768, kMostTiles = 64;  // of a matrix: each has sums of all columns
 constexpr int64_t kGrainOfTiles = 16384;
+constexpr int64_t kOfOneThread = 1 << 19;  // elements of a matrix: gradient, momentum and master are 6 MB, a core's share of most last-level caches
 
 }  // namespace
 
@@ -31,9 +32,23 @@ void TilePlan::each_tile(const std::function<void(const Place&)>& body) const {
 }
 
 void TilePlan::each_matrix(const std::function<void(size_t)>& body) const {
-  parallel_for(0, static_cast<int64_t>(size()), 4, [&](int64_t first, int64_t last) {
+  parallel_for(0, static_cast<int64_t>(size()), 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) body(static_cast<size_t>(i));
   });
+}
+
+void each_alone(const std::vector<int64_t>& elements, const std::function<void(size_t)>& body) {
+  std::vector<size_t> small;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (elements[i] <= kOfOneThread)
+      small.push_back(i);
+    else
+      body(i);
+  }
+  std::ranges::stable_sort(small, std::ranges::greater{}, [&](size_t i) { return elements[i]; });
+  // Inside the region their own loops run serially.
+  parallel_items(static_cast<int64_t>(small.size()), threads(),
+                 [&](const auto& each) { each([&](int64_t item) { body(small[static_cast<size_t>(item)]); }); });
 }
 
 TileSums::TileSums(const TilePlan& plan) : plan_(plan), first_tile_(plan.size(), 0) {
@@ -58,7 +73,11 @@ void TileSums::settle(How how) {
     double* const all = at(columns_[first_tile_[matrix]]);
     for (size_t tile = first_tile_[matrix] + 1; tile < tiles.size() && tiles[tile].matrix == matrix; ++tile) {
       const double* const more = at(columns_[tile]);
-      for (int64_t i = 0; i < count; ++i) all[i] = how == How::kLargest ? std::max(all[i], more[i]) : all[i] + more[i];
+      if (how == How::kLargest) {
+        for (int64_t i = 0; i < count; ++i) all[i] = std::max(all[i], more[i]);
+      } else {
+        for (int64_t i = 0; i < count; ++i) all[i] += more[i];
+      }
     }
   });
 }

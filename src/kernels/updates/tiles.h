@@ -32,6 +32,10 @@ class TilePlan {
   std::vector<Place> tiles_;
 };
 
+// body(matrix) of all matrices that need nothing of each other, for whoever makes all passes over one of them while it lies in a cache: small ones are a
+// thread's each, so that nobody waits between passes, larger ones come one after the other, for all threads inside body.
+void each_alone(const std::vector<int64_t>& elements, const std::function<void(size_t matrix)>& body);
+
 // Numbers of rows and of columns, from zero; rows lie in one tile, columns are added up over tiles (or the largest is found) by settle().
 class TileSums {
  public:
