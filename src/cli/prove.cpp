@@ -31,13 +31,13 @@ struct ProveArguments {
   bool json = false;
 };
 
-nlohmann::ordered_json json_of(const train::Proof& proof) {
+nlohmann::ordered_json json_of(const train::Proof& proof, recipe::Dtype working) {
   nlohmann::ordered_json json = {
       {"layout", proof.layout}, {"ranks", proof.ranks}, {"status", proof.status_name()}, {"reason", proof.reason}};
   if (proof.status != train::Proof::Status::kTried) return json;
   json["holds"] = proof.holds;
   json["worst"] = proof.worst;
-  json["worst_bf16"] = proof.worst_bf16;
+  if (working != recipe::Dtype::kFp64) json[fmt::format("worst_{}", recipe::name_of_value(working))] = proof.worst_working;
   json["tensor"] = proof.tensor;
   json["resumed_from"] = proof.resumed_from;
   json["seconds"] = proof.seconds;
@@ -49,15 +49,20 @@ std::string result_of(const train::Proof& proof) {
   return proof.holds ? "equal" : "DIFFERS";
 }
 
-std::string text_of(const std::vector<train::Proof>& proofs) {
-  observe::Table table("one process and several ranks",
-                       {{"layout"}, {"ranks"}, {"status"}, {"worst, fp64"}, {"worst gradient, bf16"}, {"where"}});
+std::string text_of(const std::vector<train::Proof>& proofs, recipe::Dtype working) {
+  const std::string beside = working == recipe::Dtype::kBf16 ? "worst gradient, bf16" : working == recipe::Dtype::kFp32 ? "worst, fp32" : "";
+  std::vector<observe::Column> columns{{"layout"}, {"ranks"}, {"status"}, {"worst, fp64"}};
+  if (!beside.empty()) columns.push_back({beside});
+  columns.push_back({"where"});
+  observe::Table table("one process and several ranks", columns);
   std::map<std::string, int64_t> counts;
   for (const train::Proof& proof : proofs) {
     const bool tried = proof.status == train::Proof::Status::kTried;
     ++counts[result_of(proof)];
-    table.row({proof.layout, std::to_string(proof.ranks), result_of(proof), tried ? fmt::format("{:.1e}", proof.worst) : "",
-               tried ? fmt::format("{:.1e}", proof.worst_bf16) : "", tried ? proof.tensor : proof.reason});
+    std::vector<std::string> row{proof.layout, std::to_string(proof.ranks), result_of(proof), tried ? fmt::format("{:.1e}", proof.worst) : ""};
+    if (!beside.empty()) row.push_back(tried ? fmt::format("{:.1e}", proof.worst_working) : "");
+    row.push_back(tried ? proof.tensor : proof.reason);
+    table.row(row);
   }
   std::string sums;
   for (const auto& [result, count] : counts) sums += fmt::format("{}{} {}", sums.empty() ? "" : ", ", count, result);
@@ -143,12 +148,15 @@ ExitCode run_with_mistake(const ProveArguments& arguments, const recipe::Recipe&
                  .hint = "longhaul prove --break list"});
   }
   const std::vector<train::Proof> proofs = train::prove(
-      {.model = recipe.model, .optim = recipe.optim, .layouts = {train::proof_layout(mistake.layout), train::planted(mistake)}});
+      {.model = recipe.model,
+       .optim = recipe.optim,
+       .layouts = {train::proof_layout(mistake.layout), train::planted(mistake)},
+       .dtype = recipe.train.dtype});
   const train::Proof &sound = proofs[0], &proof = proofs[1];
   const bool found = !proof.holds && sound.holds && sound.status == train::Proof::Status::kTried;
   if (arguments.json) {
     nlohmann::ordered_json json = {{"name", mistake.name}, {"what", mistake.what}, {"found", found}};
-    json.update(json_of(proof));
+    json.update(json_of(proof, recipe.train.dtype));
     print(json.dump() + "\n");
   } else {
     print(fmt::format("{}\n  planted on {}: {}\n  without it  {}: {}\n", mistake.what, proof.layout,
@@ -175,11 +183,11 @@ ExitCode run(const ProveArguments& arguments) {
     return ExitCode::kDone;
   }
   const std::vector<train::Proof> proofs =
-      prove_with_progress({.model = recipe.model, .optim = recipe.optim, .layouts = layouts, .process = process_of(arguments)});
+      prove_with_progress({.model = recipe.model, .optim = recipe.optim, .layouts = layouts, .dtype = recipe.train.dtype, .process = process_of(arguments)});
   if (arguments.json) {
-    for (const train::Proof& proof : proofs) print(json_of(proof).dump() + "\n");
+    for (const train::Proof& proof : proofs) print(json_of(proof, recipe.train.dtype).dump() + "\n");
   } else {
-    print(text_of(proofs));
+    print(text_of(proofs, recipe.train.dtype));
     if (recipe.optim.outer.method != recipe::Outer::kNone) {
       print(fmt::format(
           "\noptim.outer = {} itself is not proved: what workers make of other documents has no equal in one process. Layouts with "

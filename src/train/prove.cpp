@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -15,6 +16,7 @@
 #include "optim/grouped.h"
 #include "parallel/arrangement.h"
 #include "recipe/optimizers.h"
+#include "tensor/content_hash.h"
 #include "train/prove_processes.h"
 
 namespace longhaul::train {
@@ -44,7 +46,7 @@ class Difference {
       note(fmt::format("{} of step {}", what, i + 1), std::abs(found[i] - reference[i]) / std::abs(reference[i]));
   }
   // exact: what the reference would be without rounding; its own distance from that widens the bound (prove.h).
-  void note(const char* what, const Values& reference, const std::vector<HeldBox>& held, const Values* exact = nullptr) {
+  void note(const std::string& what, const Values& reference, const std::vector<HeldBox>& held, const Values* exact = nullptr) {
     double least = 0;
     for (const auto& [name, values] : reference) least = std::max(least, 1e-2 * size(values));
     for (const HeldBox& each : held) {
@@ -77,6 +79,33 @@ class Difference {
   double bound_;
   Measure measure_;
 };
+
+// What two ranks hold of the same box must be the same bits: they have added the same numbers in the same order. The first that differs, or "".
+std::string difference_of_copies(const std::vector<SeenTwice>& ranks, const std::string& precision) {
+  struct Holder {
+    size_t rank = 0;
+    uint64_t bits = 0;
+  };
+  std::map<std::string, Holder> first;
+  std::string found;
+  const auto look = [&](size_t rank, const std::string& what, const std::vector<HeldBox>& boxes) {
+    for (const HeldBox& each : boxes) {
+      if (!found.empty()) return;
+      const std::string box = fmt::format("{}{} of {}", precision, what, each.name);
+      const uint64_t bits = content_hash(each.values);
+      const auto [holder, fresh] = first.try_emplace(
+          fmt::format("{} [{}] [{}]", box, fmt::join(each.box.offset, ", "), fmt::join(each.box.length, ", ")), Holder{rank, bits});
+      if (fresh || holder->second.bits == bits) continue;
+      found = fmt::format("{}: other bits on rank {} than on rank {}, which hold the same part", box, rank, holder->second.rank);
+    }
+  };
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    look(rank, "gradient", ranks[rank].whole.gradients);
+    look(rank, "value after the last step", ranks[rank].whole.parameters);
+    look(rank, "value after the last step, resumed", ranks[rank].resumed.parameters);
+  }
+  return found;
+}
 
 // The single process, which every layout of as many ranks is compared with, and the checkpoint that the next layout goes on from.
 struct Reference {
@@ -164,38 +193,64 @@ class Prover {
   }
 
   void compare(const ProofLayout& layout, Proof& proof) {
-    using enum Difference::Measure;
+    require_dealt_out(request_.model, layout);
     const double none = layout.elastic ? 0 : 1;  // the same bits
     std::optional<OneThread> alike;
     if (layout.elastic) alike.emplace();
-    Difference exact(none * kProofBound, kLargest);
+    Difference exact(none * kProofBound, Difference::Measure::kLargest);
+    const Reference& one = reference(layout, "fp64");  // it saves what the first layout goes on from
+    const std::vector<SeenTwice> ranks = on_ranks(layout, "fp64", proof);
+    note_all(exact, "", one, ranks);
+    proof.worst = exact.worst;
+    proof.tensor = exact.where;
+    judge(exact.first_beyond, proof);
+    judge(difference_of_copies(ranks, ""), proof);
+    if (layout.mistake != nullptr) return;
+    if (request_.dtype == recipe::Dtype::kFp32) compare_fp32(layout, none, proof);
+    if (request_.dtype == recipe::Dtype::kBf16) compare_bf16(layout, none, proof);
+  }
+
+  void compare_fp32(const ProofLayout& layout, double none, Proof& proof) {
+    Difference fine(none * kProofBoundFp32, Difference::Measure::kLargest);
+    const std::vector<SeenTwice> ranks = on_ranks(layout, "fp32", proof);
+    note_all(fine, "fp32 ", reference(layout, "fp32"), ranks);
+    proof.worst_working = fine.worst;
+    judge(fine.first_beyond, proof);
+    judge(difference_of_copies(ranks, "fp32 "), proof);
+  }
+
+  void compare_bf16(const ProofLayout& layout, double none, Proof& proof) {
+    using enum Difference::Measure;
     Difference coarse(none * (request_.model.experts > 0 ? kProofBoundBf16Experts : kProofBoundBf16), kMeanSquare);
     Difference scalars(none * kProofBoundBf16Scalars, kMeanSquare);
-    const Reference& fp64 = reference(layout, "fp64");
-    for (const auto& [seen, resumed] : on_ranks(layout, "fp64", proof)) {
-      exact.note("loss", fp64.seen.losses, seen.losses);
-      exact.note("gradient norm", fp64.seen.norms, seen.norms);
-      exact.note("gradient", fp64.gradients, seen.gradients);
-      exact.note("value after three steps", fp64.parameters, seen.parameters);
-      exact.note("value after three steps, resumed", fp64.parameters, resumed.parameters);
+    const Reference &bf16 = reference(layout, "bf16"), &fp64 = reference(layout, "fp64");
+    const std::vector<SeenTwice> ranks = on_ranks(layout, "bf16", proof);
+    for (const auto& [seen, resumed] : ranks) {
+      scalars.note("bf16 loss", {bf16.seen.losses[0]}, {seen.losses[0]});
+      scalars.note("bf16 gradient norm", {bf16.seen.norms[0]}, {seen.norms[0]});
+      coarse.note("bf16 gradient", bf16.gradients, seen.gradients, &fp64.gradients);
     }
-    if (layout.mistake == nullptr) {
-      const Reference& bf16 = reference(layout, "bf16");
-      for (const auto& [seen, resumed] : on_ranks(layout, "bf16", proof)) {
-        scalars.note("bf16 loss", {bf16.seen.losses[0]}, {seen.losses[0]});
-        scalars.note("bf16 gradient norm", {bf16.seen.norms[0]}, {seen.norms[0]});
-        coarse.note("bf16 gradient", bf16.gradients, seen.gradients, &fp64.gradients);
-      }
+    proof.worst_working = coarse.worst;
+    judge(scalars.first_beyond, proof);
+    judge(coarse.first_beyond, proof);
+    judge(difference_of_copies(ranks, "bf16 "), proof);
+  }
+
+  static void note_all(Difference& difference, const std::string& precision, const Reference& reference, const std::vector<SeenTwice>& ranks) {
+    for (const auto& [seen, resumed] : ranks) {
+      difference.note(precision + "loss", reference.seen.losses, seen.losses);
+      difference.note(precision + "gradient norm", reference.seen.norms, seen.norms);
+      difference.note(precision + "gradient", reference.gradients, seen.gradients);
+      difference.note(precision + "value after three steps", reference.parameters, seen.parameters);
+      difference.note(precision + "value after three steps, resumed", reference.parameters, resumed.parameters);
     }
-    proof.worst = exact.worst;
-    proof.worst_bf16 = coarse.worst;
-    proof.tensor = exact.where;
-    for (const Difference* each : {&exact, &scalars, &coarse}) {
-      if (each->first_beyond.empty()) continue;
-      proof.holds = false;
-      proof.tensor = proof.reason = each->first_beyond;
-      break;
-    }
+  }
+
+  // The first that is wrong is the one that is told.
+  static void judge(const std::string& wrong, Proof& proof) {
+    if (wrong.empty() || !proof.holds) return;
+    proof.holds = false;
+    proof.tensor = proof.reason = wrong;
   }
 
   // What each rank has seen, from the first step on, and in fp64 going on from another layout's checkpoint; its own becomes the next one's.
@@ -203,7 +258,6 @@ class Prover {
     const int64_t world = layout.parallel.world();
     const ProofSubject trained = subject(layout, dtype);
     const parallel::Arrangement arrangement = arrangement_of(layout);
-    parallel::require_possible(trained.config, arrangement);
     if (kProofRows % arrangement.mesh.size(layout::Axis::kDp) != 0) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "the proof's sequences cannot be dealt out",

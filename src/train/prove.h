@@ -12,6 +12,12 @@
 //          gradient in one process is off the fp64 one by more than 10 % may differ by twice that, 50 % at most: two ways are each so far off.
 //          It shows that the bf16 way through the kernels runs and means the same (a wrong method is off by its whole size); fp64 shows exactness.
 //
+//   fp32   as fp64, with 1e-5: a unit is 6e-8, and sums of tens to hundreds of numbers in another order, through some layers, have been seen to be
+//          2.6e-6 off at most (a gradient); wrong methods are off by 1e-3 and more
+//   copies in each precision: what two ranks hold of the same part of a tensor, gradients and values, is the same to the bit
+//
+// fp64 is always tried; of bf16 and fp32 the recipe's own (train.dtype).
+//
 // A tensor whose values are below a hundredth of the model's largest is measured by that: the gradient of a key's bias is zero but for rounding.
 // The optimizer's eps is 1e-2 here (those of squares 1e-4, and below 1e-2 lion's signs fade): with 1e-8 a gradient that is zero but for rounding (1e-17) would move a parameter by a whole step.
 #pragma once
@@ -32,7 +38,8 @@ struct Proof {
   int64_t ranks = 1;
   Status status = Status::kTried;
   std::string reason;                // of a refusal, a skip or a failure
-  double worst = 0, worst_bf16 = 0;  // relative difference; in fp64 of anything, in bf16 of gradients
+  double worst = 0;                  // relative difference of anything, in fp64
+  double worst_working = 0;          // in the recipe's precision: in fp32 of anything, in bf16 of gradients
   std::string tensor;                // where `worst` is; of a failure the first one beyond the bound, in the order of the model
   std::string resumed_from;          // the layout whose checkpoint it went on from
   double seconds = 0;                // that it took
@@ -41,13 +48,14 @@ struct Proof {
   std::string_view status_name() const;  // "tried"
 };
 
-inline constexpr double kProofBound = 1e-12, kProofBoundBf16 = 0.2, kProofBoundBf16Experts = 0.4, kProofLimitBf16 = 0.5,
+inline constexpr double kProofBound = 1e-12, kProofBoundFp32 = 1e-5, kProofBoundBf16 = 0.2, kProofBoundBf16Experts = 0.4, kProofLimitBf16 = 0.5,
                         kProofBoundBf16Scalars = 0.02;
 
 struct ProofRequest {
   recipe::ModelConfig model;
   recipe::OptimOptions optim{};
   std::vector<ProofLayout> layouts;
+  recipe::Dtype dtype = recipe::Dtype::kBf16;        // train.dtype: the working precision, tried beside fp64
   std::function<void(const ProofLayout&)> begins{};  // called before each
   ProofProcess process{};                            // of layouts whose ranks are processes; unset: these are skipped
 };

@@ -211,10 +211,9 @@ std::vector<ParallelOptions> meshes_of(int64_t world, bool experts) {
 
 bool possible(const recipe::ModelConfig& model, const ProofLayout& layout) {
   try {
-    const parallel::Arrangement arrangement = arrangement_of(layout);
-    parallel::require_possible(made_small(model, layout.parallel), arrangement);
+    require_dealt_out(model, layout);
     if (layout.parallel.pp > 1) {
-      const int64_t own = kProofRows / arrangement.mesh.size(Axis::kDp);
+      const int64_t own = kProofRows / mesh_of(layout.parallel).size(Axis::kDp);
       layout::passes_of(layout::Pipeline(layout.parallel.pp, layout.parallel.pipeline),
                         own / proof_rows_at_once(model, layout.parallel.pp, own));
     }

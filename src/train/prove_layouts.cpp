@@ -21,6 +21,7 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   if (of.tp > 1 && of.tp_chunks > 1) add(fmt::format("parts{}", of.tp_chunks));
   if (of.pp > 1) {
     add(fmt::format("pp{}-{}", of.pp, names_of(of.pipeline.schedule)[static_cast<size_t>(of.pipeline.schedule)]));
+    if (of.pipeline.schedule == recipe::PipelineSchedule::kInterleaved && of.pipeline.chunks != 2) add(fmt::format("chunks{}", of.pipeline.chunks));
     if (!of.pipeline.stage_layers.empty()) add("uneven");
   }
   if (of.cp > 1) {

@@ -214,6 +214,13 @@ std::vector<ProofMistake> make_mistakes() {
            [](const MeshRank& place, int64_t step, const ParameterSet& parameters) {
              if (step == 2 && place.coordinate(Axis::kDp) == 1) scale(parameters, 0, [](const model::Parameter&) { return true; });
            }},
+      {.name = "replica-drifts",
+       .what = "A replica has other gradients than the others in the second step, from the fourteenth digit on.",
+       .layout = dp2,
+       .gradients =
+           [](const MeshRank& place, int64_t step, const ParameterSet& parameters) {
+             if (step == 2 && place.coordinate(Axis::kDp) == 1) scale(parameters, 1 + 1e-13, [](const model::Parameter&) { return true; });
+           }},
       {.name = "hidden-states-lost",
        .what = "A stage runs a micro-batch on zeros.",
        .layout = pp2,

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "layout/pipeline.h"
+#include "parallel/arrangement.h"
 #include "train/offload.h"
 #include "train/prove_mistakes.h"
 
@@ -108,6 +109,21 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   if (model.mup_base_hidden > 0) model.mup_base_hidden = 12;  // half of what it is here
   if (model.max_positions > 0) model.max_positions = kRowTokens + 3;
   return model;
+}
+
+void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layout) {
+  const recipe::ModelConfig small = made_small(model, layout.parallel);
+  recipe::ModelConfig own = small;
+  own.heads = model.heads;
+  own.softmax.kv_heads = model.softmax.kv_heads;
+  own.gla.key_heads = model.gla.key_heads;
+  own.gated_deltanet.heads = model.gated_deltanet.heads;
+  own.gated_deltanet.key_heads = model.gated_deltanet.key_heads;
+  own.mamba2.groups = model.mamba2.groups;
+  own.mamba2.norm_groups = model.mamba2.norm_groups;
+  const parallel::Arrangement arrangement = arrangement_of(layout);
+  parallel::require_possible(own, arrangement);
+  parallel::require_possible(small, arrangement);
 }
 
 ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout)

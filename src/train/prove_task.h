@@ -20,6 +20,9 @@ inline constexpr uint64_t kProofSeed = 20260101;
 // share each, and layers for every stage.
 recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel);
 
+// kUsage where the layout cannot share the small model, or the recipe's own heads, of which the small one may have more.
+void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layout);
+
 // Rows of a micro-batch, of `own` that a replica has on so many stages.
 int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own);
 

@@ -156,6 +156,8 @@ TEST(Prove, PipelinesOfEveryKind) {
        std::vector<recipe::ParallelOptions>{{.pp = 3},
                                             {.pp = 2, .pipeline = {.stage_layers = {3, 1}}},
                                             {.pp = 3, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
+                                            {.pp = 2, .pipeline = {.schedule = kInterleaved}},
+                                            {.pp = 2, .cp = 2, .zero = 3, .pipeline = {.schedule = kInterleaved}},
                                             {.pp = 3, .pipeline = {.schedule = kZbH1}},
                                             {.pp = 3, .pipeline = {.schedule = kZbV}},
                                             {.pp = 3, .cp = 2, .zero = 2, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
@@ -309,7 +311,54 @@ TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
       prove({.model = config, .layouts = {proof_layout({.cp = 3, .context = {.softmax = recipe::ContextMethod::kUlysses}})}})[0];
   EXPECT_EQ(refused.layout, "cp3-ulysses");
   EXPECT_EQ(refused.status, Proof::Status::kRefused);
-  EXPECT_THAT(refused.reason, HasSubstr("3 context ranks divide expected, 4 found"));
+  EXPECT_THAT(refused.reason, HasSubstr("3 context ranks divide expected, 1 found"));
+}
+
+// The small model has heads for as many ranks as are asked for; whether the recipe's own can be dealt out is what counts.
+TEST(Prove, HeadsThatTheRecipesRanksCannotShareAreRefused) {
+  recipe::ModelConfig config = dense_linear();
+  config.mixers = {Mixer::kSoftmax, Mixer::kLightning};
+  config.heads = 4;
+  config.softmax.kv_heads = 2;
+  const std::vector<Proof> proofs = prove({.model = config, .layouts = {proof_layout({.tp = 2}), proof_layout({.tp = 4}), proof_layout({.tp = 8})},
+                                           .dtype = recipe::Dtype::kFp64});
+  EXPECT_EQ(proofs[0].status, Proof::Status::kTried) << proofs[0].reason;
+  for (const size_t refused : {size_t{1}, size_t{2}}) {
+    EXPECT_EQ(proofs[refused].status, Proof::Status::kRefused) << proofs[refused].layout;
+    EXPECT_THAT(proofs[refused].reason, HasSubstr("heads cannot be dealt out to")) << proofs[refused].layout;
+  }
+}
+
+// Sums in another order, a few units of 2^-24 each; it has been run in fp32, and fp64 says nothing of it.
+TEST(Prove, InFp32) {
+  std::vector<ProofLayout> layouts;
+  for (const recipe::ParallelOptions& each : std::vector<recipe::ParallelOptions>{{.ranks = 2},
+                                                                                  {.tp = 2},
+                                                                                  {.cp = 2},
+                                                                                  {.pp = 2},
+                                                                                  {.ranks = 4, .ep = 2, .etp = 2, .zero = 1},
+                                                                                  {.ranks = 4, .tp = 2, .zero = 3}}) {
+    layouts.push_back(proof_layout(each));
+  }
+  for (const Proof& proof : prove({.model = hybrid(), .layouts = layouts, .dtype = recipe::Dtype::kFp32})) {
+    EXPECT_TRUE(proof.holds) << proof.layout << ": " << proof.reason;
+    EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
+    EXPECT_LE(proof.worst_working, kProofBoundFp32) << proof.layout;
+    EXPECT_GT(proof.worst_working, 1e-9) << proof.layout << ": that is fp64";
+  }
+  const Proof fp64 = prove({.model = hybrid(), .layouts = {layouts[0]}, .dtype = recipe::Dtype::kFp64})[0];
+  EXPECT_TRUE(fp64.holds) << fp64.reason;
+  EXPECT_EQ(fp64.worst_working, 0) << "nothing but fp64 was asked for";
+}
+
+// A replica that goes its own way by less than what the order of sums changes: only its bits say so.
+TEST(Prove, ReplicasThatDriftAreFoundByTheirBits) {
+  const ProofRequest request{.model = hybrid(), .layouts = {planted(proof_mistake("replica-drifts"))}};
+  const Proof found = prove(request)[0];
+  EXPECT_FALSE(found.holds);
+  EXPECT_LE(found.worst, kProofBound) << "no other comparison would have seen it";
+  EXPECT_THAT(found.reason, StartsWith("value after the last step of "));
+  EXPECT_THAT(found.reason, HasSubstr("other bits on rank 1 than on rank 0"));
 }
 
 // Every mistake is found where it shows; nothing is found on these layouts without one.
