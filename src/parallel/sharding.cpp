@@ -57,6 +57,10 @@ void Sharding::share_values() {
       }
     }
   }
+  if (!gathers_) return;
+  start_gathers(-1);
+  const auto first = layers_.lower_bound(0);
+  if (first != layers_.end()) start_gathers(first->first);
 }
 
 void Sharding::settle_values() {
@@ -69,15 +73,17 @@ void Sharding::gather_values() {
   for (const auto& [layer, arenas] : layers_) need(layer, layer);
 }
 
+void Sharding::start_gathers(int64_t layer) {
+  const auto found = layers_.find(layer);
+  if (found == layers_.end()) return;
+  for (Held& held : found->second) {
+    if (!held.whole) start_gather(held);
+  }
+}
+
 void Sharding::need(int64_t layer, int64_t next) {
   const at::NoGradGuard no_gradient;
-  for (const int64_t each : {layer, next}) {
-    const auto found = layers_.find(each);
-    if (found == layers_.end()) continue;
-    for (Held& held : found->second) {
-      if (!held.whole) start_gather(held);
-    }
-  }
+  for (const int64_t each : {layer, next}) start_gathers(each);
   if (const auto found = layers_.find(layer); found != layers_.end()) {
     for (Held& held : found->second) wait_for(held);
   }

@@ -3,7 +3,7 @@
 //
 //   values     stage 1, 2: gathered arena by arena behind the update, in the order of the forward pass; a layer waits for its own
 //              stage 3: gathered before a layer's forward and backward pass, the next layer's meanwhile, and freed after; outside the
-//              layers from the first use to the next update
+//              layers from one update to the next. These and the first layer's start behind the update, while the next batch is made ready
 //   gradients  stage 1, and what is outside the layers: once a step, by Ranks
 //              stage 2, 3: a layer's after each backward pass of it, added to this rank's share; the sum of a layer goes on while the layer
 //              before it works. Where shares have copies (parallel.zero_copies) their sums go on while the next layer's shares are summed
@@ -57,6 +57,7 @@ class Sharding final : public model::ParameterWatch {
     comm::Work work;
   };
   void start_gather(Held& held);
+  void start_gathers(int64_t layer);  // of what is not whole, nor coming
   void wait_for(Held& held);
   void need(int64_t layer, int64_t next);
   void forget(int64_t layer);

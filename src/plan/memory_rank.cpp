@@ -66,6 +66,7 @@ class RankPlan {
     if (whole_.saves_between) passing[kCheckpoint] = saved;
     add_passes(passing, plan.moments);
     always[kCheckpoint] = saved;
+    always[kParameters] += state.early_weights;
     plan.moments.push_back({"last save", always});
 
     const double ranks = number(mesh_.world());

@@ -50,6 +50,7 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
     held.passing_weights = std::max(held.passing_weights, layer->second.weights + neighbour.weights);
     held.passing_gradients = std::max(held.passing_gradients, layer->second.gradients + neighbour.gradients + neighbour.gradient_shares);
   }
+  held.early_weights = outside.weights + (layers.empty() ? 0 : layers.begin()->second.weights);
   held.passing_weights += outside.weights;
   return held;
 }

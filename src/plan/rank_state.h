@@ -15,6 +15,7 @@ namespace longhaul::plan {
 struct RankState {
   double weights = 0, gradients = 0, optimizer = 0;   // held at all times
   double passing_weights = 0, passing_gradients = 0;  // the most of what comes and goes
+  double early_weights = 0;                           // of it, what comes behind an update for the next step: outside the layers, and the first one's
 };
 
 RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,

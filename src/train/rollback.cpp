@@ -84,6 +84,7 @@ void Trainer::roll_back() {
                  .hint = "set train.checkpoint_every, or lower optim.lr"});
   }
   take_skips();
+  ranks_.settle_values(task_.parameters());
   load(storage::Checkpoint::open(files_, checkpoints() / target.get<std::string>()), checkpoint::OptimizerStates::kRead);
   ranks_.share_values(task_.parameters());
   events_.write(observe::Alarm{.kind = "rollback",

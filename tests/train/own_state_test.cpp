@@ -1,5 +1,5 @@
 // A Task of quite another kind through the whole Trainer: a straight line fitted to points that it draws itself, from a generator whose state
-// nothing but the task knows. Killed at any step and started again it ends with the same bits as when nobody stops it: what it keeps in
+// nothing but the task knows. KilledUnsaved at any step and started again it ends with the same bits as when nobody stops it: what it keeps in
 // checkpoints, what it measures and what it refuses to go on with are its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ class Regression final : public Task, public checkpoint::StateProvider {
   double close_[2] = {};
 };
 
-struct Killed {};  // thrown where a process is to end without a word, and without a save
+struct KilledUnsaved {};  // thrown where a process is to end without a word, and without a save
 
 class OwnState : public ::testing::Test {
  protected:
@@ -107,7 +107,7 @@ class OwnState : public ::testing::Test {
     Start result;
     try {
       result.outcome = trainer.run();
-    } catch (const Killed&) {
+    } catch (const KilledUnsaved&) {
     }
     result.weights = task.parameters().all()[0]->value.detach().clone();
     result.random = task.tensors()[0].view.clone();
@@ -130,7 +130,7 @@ TEST_F(OwnState, GoesOnWithTheSameBitsWhereverTheRunIsStopped) {
       const bool killed = starts % 2 == 1 && stop_after > 2;  // not before a checkpoint is due
       control.stop = [asked = int64_t{0}, stop_after, killed]() mutable {
         if (++asked <= stop_after) return 0;
-        return killed ? throw Killed() : 15;
+        return killed ? throw KilledUnsaved() : 15;
       };
       const Start part = start(run, control);
       if (part.outcome.step < 9) continue;
