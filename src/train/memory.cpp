@@ -1,10 +1,15 @@
 #include "train/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <string>
 
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "base/shared_memory.h"
 #include "checkpoint/tier_nodes.h"
 #include "kernels/linear_recurrence/cpu.h"
 #include "plan/memory_guard.h"
@@ -55,31 +60,43 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .products_per_second = kernels::recurrence_products_per_second()};
 }
 
-plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
-                             at::Device device, const data::RunData* data) {
-  plan::MemoryRequest request = memory_request(recipe, device, data);
-  if (arrangement.world() == 1) return plan_memory(request);
-  const auto of_rank = [&](int64_t number) {
-    return plan::plan_rank_memory(request, {.place = {.mesh = arrangement.mesh,
-                                                      .rank = number % arrangement.mesh.world(),
-                                                      .pipelined = arrangement.pipeline,
-                                                      .zero = arrangement.zero,
-                                                      .elastic = arrangement.elastic},
-                                            .context = arrangement.context});
-  };
-  if (rank) return of_rank(*rank);
+namespace {
+
+plan::MemoryPlan plan_of_rank(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement, int64_t rank) {
+  return plan::plan_rank_memory(request, {.place = {.mesh = arrangement.mesh,
+                                                    .rank = rank % arrangement.mesh.world(),
+                                                    .pipelined = arrangement.pipeline,
+                                                    .zero = arrangement.zero,
+                                                    .elastic = arrangement.elastic},
+                                          .context = arrangement.context});
+}
+
+// Of all ranks, as threads of this process, which share its compute threads; threads have no back end that holds anything.
+plan::MemoryPlan plan_of_threads(plan::MemoryRequest request, const parallel::Arrangement& arrangement) {
   request.threads = std::max<int64_t>(1, request.threads / arrangement.world());
+  std::vector<int64_t> all(static_cast<size_t>(arrangement.world()));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  plan::MemoryPlan together = memory_plan_of(request, arrangement, all);
+  together.communication = 0;
+  return together;
+}
+
+}  // namespace
+
+plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+                                std::span<const int64_t> ranks) {
   plan::MemoryPlan together{.moments = {{.name = "the fullest of each rank", .bytes = {}}}};
   plan::PurposeBytes peaks;
-  for (int64_t number = 0; number < arrangement.world(); ++number) {
-    const plan::MemoryPlan each = of_rank(number);
+  for (const int64_t rank : ranks) {
+    const plan::MemoryPlan each = plan_of_rank(request, arrangement, rank);
     const plan::PurposeBytes& most = each.fullest().bytes;
     for (size_t i = 0; i < kMemoryPurposes; ++i) {
       const auto purpose = static_cast<MemoryPurpose>(i);
       together.moments[0].bytes[purpose] += most[purpose];
       peaks[purpose] += each.peaks()[purpose];
     }
-    together.not_tensors += each.not_tensors;  // threads have no back end that holds anything
+    together.communication += each.communication;
+    together.not_tensors += each.not_tensors;
   }
   for (size_t i = 0; i < kMemoryPurposes; ++i) {  // each purpose has a fullest moment of its own
     together.moments.push_back({.name = "of one purpose", .bytes = {}});
@@ -88,11 +105,85 @@ plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arran
   return together;
 }
 
+plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
+                             at::Device device, const data::RunData* data) {
+  const plan::MemoryRequest request = memory_request(recipe, device, data);
+  if (arrangement.world() == 1) return plan_memory(request);
+  return rank ? plan_of_rank(request, arrangement, *rank) : plan_of_threads(request, arrangement);
+}
+
 int64_t available_bytes(at::Device device) {
   if (device.is_cuda()) return device_memory(device).free_bytes;
   // Stack and malloc's own ranges; OpenMP ends the program where a thread cannot have them.
   constexpr int64_t kAddressSpaceOfThread = int64_t{80} << 20;
   return std::clamp<int64_t>(free_address_space_bytes() - threads() * kAddressSpaceOfThread, 0, available_memory_bytes());
+}
+
+namespace {
+
+// plan_on: of a request, on ranks arranged so.
+plan::MemoryOwner owner_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+                           const std::function<plan::MemoryPlan(const plan::MemoryRequest&, const parallel::Arrangement&)>& plan_on) {
+  const layout::Mesh& mesh = arrangement.mesh;
+  plan::MemoryOwner owner{.plan = [=](const plan::MemoryRequest& of) { return plan_on(of, arrangement); },
+                          .replicas = arrangement.workers * mesh.size(layout::Axis::kDp),
+                          .stages = mesh.size(layout::Axis::kPp)};
+  owner.changes = [=] {
+    std::vector<plan::MemoryOwner::Change> changes;
+    parallel::Arrangement shared = arrangement;
+    const bool copies = arrangement.mesh.size({layout::Axis::kDp, layout::Axis::kCp}) > 1;
+    for (int64_t zero = arrangement.zero + 1; copies && zero <= 3; ++zero) {
+      shared.zero = zero;
+      changes.push_back({fmt::format("parallel.zero={}", zero), plan_on(request, shared)});
+    }
+    return changes;
+  };
+  return owner;
+}
+
+// Ranks of this machine, and what of its memory is free to the one that sees least. A collective call: all have looked before one allocates.
+struct RanksHere {
+  std::vector<int64_t> ranks;
+  int64_t free_bytes = 0;
+};
+
+RanksHere ranks_here(comm::Communicator& processes) {
+  const auto machine = static_cast<int64_t>(shared_memory_id());
+  const Tensor all = at::empty({2 * processes.size()}, at::kLong);
+  processes.all_gather(at::tensor({machine, available_memory_bytes()}, at::kLong), all, {"memory of machines"}).wait();
+  RanksHere here{.free_bytes = available_memory_bytes()};
+  for (int64_t rank = 0; rank < processes.size(); ++rank) {
+    if (all[2 * rank].item<int64_t>() != machine) continue;
+    here.ranks.push_back(rank);
+    here.free_bytes = std::min(here.free_bytes, all[2 * rank + 1].item<int64_t>());
+  }
+  return here;
+}
+
+}  // namespace
+
+void require_memory(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, at::Device device, int64_t free_bytes,
+                    comm::Communicator* processes) {
+  const plan::MemoryRequest request = memory_request(recipe, device);
+  if (arrangement.world() == 1) return plan::require_memory(request, free_bytes);
+  if (processes == nullptr) {
+    plan::MemoryOwner owner = owner_of(request, arrangement, plan_of_threads);
+    owner.what = fmt::format("the {} ranks of this process do not fit into its memory together", arrangement.world());
+    return plan::require_memory(request, free_bytes, owner);
+  }
+  const RanksHere here = ranks_here(*processes);
+  const int64_t rank = processes->rank();
+  plan::MemoryOwner own = owner_of(request, arrangement, [rank](const plan::MemoryRequest& of, const parallel::Arrangement& on) {
+    return plan_of_rank(of, on, rank);
+  });
+  own.what = fmt::format("rank {} does not fit into the memory of its process", rank);
+  plan::require_memory(request, free_bytes, own);
+  plan::MemoryOwner together = owner_of(request, arrangement, [&](const plan::MemoryRequest& of, const parallel::Arrangement& on) {
+    return memory_plan_of(of, on, here.ranks);
+  });
+  together.what = fmt::format("the {} ranks of this machine ({}) do not fit into its memory together", here.ranks.size(), machine().host);
+  together.hint = "fewer ranks on this machine take less";
+  plan::require_memory(request, here.free_bytes, together);
 }
 
 std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "data/run_data.h"
 #include "observe/event.h"
 #include "observe/table.h"
@@ -22,7 +24,15 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
 plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
                              at::Device device, const data::RunData* data = nullptr);
 
+// Of these ranks of a run of processes together, as above.
+plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement, std::span<const int64_t> ranks);
+
 int64_t available_bytes(at::Device device);  // where weights and activations go
+
+// Refuses (error 68) what does not fit into `free_bytes`, what is available to this process, before anything is allocated: ranks that are its threads
+// together; of ranks that are processes, a collective call of them, each by itself and those of this machine together, which share its memory.
+void require_memory(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, at::Device device, int64_t free_bytes,
+                    comm::Communicator* processes);
 
 std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan);  // the rows of the table at the start
 // Since the last reset_memory_peaks(); rows as the `memory` events have them.

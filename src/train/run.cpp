@@ -19,7 +19,6 @@
 #include "comm/traced.h"
 #include "layout/schedule.h"
 #include "optim/grouped.h"
-#include "plan/memory_guard.h"
 #include "tensor/libtorch_folder.h"
 #include "train/memory.h"
 #include "train/run_folder.h"
@@ -227,10 +226,8 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);
   const int64_t free_bytes = available_bytes(device);
-  // Ranks that are threads hold together at least what one process would. Of one that is a process, others of its machine take some of
-  // what is free, nobody knows how much: nothing is refused.
   const std::optional<int64_t> own_rank = processes != nullptr ? std::optional(processes->rank()) : std::nullopt;
-  if (processes == nullptr) plan::require_memory(memory_request(recipe, device), free_bytes);
+  require_memory(recipe, arrangement, device, free_bytes, processes);
   std::unique_ptr<observe::EventWriter> events;  // of the run: rank 0 writes them
   if (processes == nullptr || processes->rank() == 0) {
     settle_earlier_run(request.recipe, request.run_folder, request.fresh);

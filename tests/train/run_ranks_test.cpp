@@ -14,6 +14,7 @@
 #include "comm/run_ranks.h"
 #include "observe/event_log.h"
 #include "storage/catalog.h"
+#include "train/memory.h"
 #include "train/run.h"
 #include "train/tiny_run.h"
 
@@ -205,6 +206,27 @@ TEST_F(RunOnRanks, InBf16TheCurveIsTheSameButForRounding) {
   }
 }
 
+// long-context-parallelism.md A11: a hybrid's curve over a hundred steps in fp32, on 1, 2 and 4 context ranks by every method.
+TEST_F(RunOnRanks, AHundredStepsOnContextRanksAreThoseOfOne) {
+  const Overrides shared = {"train.dtype=fp32", "train.steps=100", "train.batch=2", "train.micro_batch=2", "train.evaluate_every=0",
+                            "train.checkpoint_every=0", "optim.lr=1e-3"};
+  run_training(request("one", shared));
+  const auto expected = events<observe::StepReport>("one");
+  ASSERT_EQ(expected.size(), 100u);
+  EXPECT_LT(expected.back().loss, 0.8 * expected.front().loss) << "it learns, or rounding could not grow";
+  for (const auto& [name, overrides] : std::map<std::string, Overrides>{
+           {"cp2", {"parallel.cp=2"}},
+           {"cp4", {"parallel.cp=4"}},
+           {"cp4-ring", {"parallel.cp=4", "parallel.context=ring", "parallel.linear_context=ring"}}}) {
+    Overrides all = shared;
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    run_training(request(name, all));
+    const auto steps = events<observe::StepReport>(name);
+    ASSERT_EQ(steps.size(), expected.size()) << name;
+    for (size_t s = 0; s < steps.size(); ++s) EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << name << ", step " << s + 1;
+  }
+}
+
 // What is made again has the bits that were dropped, on every layout: layers that communicate again, expert rows that travel again, products of
 // weights that wait. The key may change on resume.
 TEST_F(RunOnRanks, RecomputationChangesNoBit) {
@@ -314,6 +336,34 @@ TEST_F(RunOnRanks, WhatCannotBeDealtOutIsRefusedBeforeAnythingIsTouched) {
   expect_refused({"parallel.ep=2", "model.experts=0"}, "no experts");
   expect_refused({"parallel.cp=2", "parallel.context=ulysses", "model.kv_heads=1"}, "cannot share the heads of attention");
   run_training(request("whole groups go round", {"parallel.cp=2", "parallel.context=two-level", "model.kv_heads=1"}));
+}
+
+TEST_F(RunOnRanks, ThreadsThatTogetherNeedMoreThanThereIsAreRefusedBeforeAnythingIsTouched) {
+  // Copies of a model of which one fits: 64 ranks, and as many masters and moments.
+  const auto refused = [&](const Overrides& overrides) -> std::string {
+    try {
+      run_training(request("refused", overrides));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kOutOfMemory) << error.what();
+      return error.what();
+    }
+    return "";
+  };
+  int64_t hidden = 64;
+  const auto bytes = [&](int64_t ranks) {
+    const Overrides sizes = {"model.hidden=" + std::to_string(hidden), "model.heads=1", "model.kv_heads=1",
+                             "parallel.ranks=" + std::to_string(ranks), "train.batch=" + std::to_string(ranks), "train.micro_batch=1"};
+    const recipe::Recipe recipe = request("run", sizes).recipe.recipe;
+    const plan::MemoryPlan plan = memory_plan(recipe, parallel::arrangement_of(recipe.parallel, ranks), std::nullopt, at::kCPU);
+    return static_cast<int64_t>(plan.peak() + plan.not_tensors);
+  };
+  while (bytes(64) < available_bytes(at::kCPU)) hidden *= 2;
+  ASSERT_LT(bytes(1), available_bytes(at::kCPU)) << "one would fit";
+  const std::string text = refused({"model.hidden=" + std::to_string(hidden), "model.heads=1", "model.kv_heads=1", "parallel.ranks=64",
+                                    "train.batch=64", "train.micro_batch=1"});
+  EXPECT_THAT(text, HasSubstr("the 64 ranks of this process do not fit into its memory together"));
+  EXPECT_THAT(text, HasSubstr("parallel.zero=1 takes "));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));
 }
 
 }  // namespace
