@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/processor_time.h"
+#include "bench/coupled_transfers.h"
 #include "comm/delayed.h"
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
@@ -22,6 +23,7 @@
 #include "train/text_stage.h"
 
 namespace longhaul::bench {
+
 namespace {
 
 constexpr int64_t kTraceRanks = 2;
@@ -54,10 +56,15 @@ TracedStep traced_between(const comm::CallLog& log, int64_t begin, int64_t end) 
 using Step = std::function<void()>;
 using Time = std::function<void(const Step& step)>;  // repeats it, on every rank
 
+// Of rank 0's repetitions.
+struct TimedSteps {
+  TracedStep fastest;
+  double idle_s = 0;  // the median: of small differences one repetition says little
+};
+
 // rank: makes what a rank needs, in this world, and has its step timed.
-TracedStep fastest(const comm::LinkOptions& options, int64_t repetitions,
-                   const std::function<void(comm::Communicator&, const Time&)>& rank) {
-  TracedStep best;
+TimedSteps timed_steps(const comm::LinkOptions& options, int64_t repetitions, const std::function<void(comm::Communicator&, const Time&)>& rank) {
+  std::vector<TracedStep> steps;
   comm::run_ranks(kTraceRanks, [&](comm::Communicator& threads) {
     const auto log = std::make_shared<comm::CallLog>(threads.rank());
     comm::Delayed slow(comm::borrowed(threads), std::make_shared<comm::Link>(options));
@@ -71,11 +78,19 @@ TracedStep fastest(const comm::LinkOptions& options, int64_t repetitions,
         const int64_t end = monotonic_ns(), processor_end = thread_processor_ns();
         TracedStep traced = traced_between(*log, begin, end);
         traced.processor_s = static_cast<double>(processor_end - processor) * 1e-9;
-        if (threads.rank() == 0 && (i == 0 || traced.wall_s < best.wall_s)) best = traced;
+        if (threads.rank() == 0) steps.push_back(traced);
       }
     });
   });
-  return best;
+  TimedSteps result{.fastest = *std::ranges::min_element(steps, {}, &TracedStep::wall_s)};
+  std::ranges::sort(steps, {}, &TracedStep::idle_s);
+  result.idle_s = (steps[(steps.size() - 1) / 2].idle_s + steps[steps.size() / 2].idle_s) / 2;
+  return result;
+}
+
+// The share of communication that a delay of it has left exposed.
+double exposed(const TimedSteps& delayed, const TimedSteps& alone, double communication_s) {
+  return std::max(0.0, delayed.idle_s - alone.idle_s) / communication_s;
 }
 
 // ---- a model's step
@@ -123,16 +138,20 @@ void keep_busy(double seconds) {
   while (monotonic_ns() < until) continue;
 }
 
-// `batch_s`: making a batch ready, while values are gathered, or before that begins.
-TracedStep data_parallel_step(const OverlapSizes& sizes, int64_t chunks, const comm::LinkOptions& link, double batch_s, bool prefetched) {
-  return fastest(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
-    parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {}), .zero = 1});
-    OverlapTask task(sizes, chunks, ranks);
+struct DataParallel {
+  int64_t chunks = 1, zero = 1;
+  bool early = true;  // the first values are gathered while a batch is made ready; else that comes first
+};
+
+TimedSteps data_parallel_step(const OverlapSizes& sizes, const DataParallel& how, const comm::LinkOptions& link, double batch_s) {
+  return timed_steps(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+    parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {}), .zero = how.zero});
+    OverlapTask task(sizes, how.chunks, ranks);
     time([&] {
       task.parameters().zero_gradients();
-      if (!prefetched) keep_busy(batch_s);
+      if (!how.early) keep_busy(batch_s);
       ranks.share_values(task.parameters());
-      if (prefetched) keep_busy(batch_s);
+      if (how.early) keep_busy(batch_s);
       ranks.begin_step(task.parameters(), 1);
       train::Passes(task, ranks, {}).train(1);
       ranks.sum_gradients(task.parameters());
@@ -140,57 +159,103 @@ TracedStep data_parallel_step(const OverlapSizes& sizes, int64_t chunks, const c
   });
 }
 
-void add_data_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
-  for (const int64_t chunks : {1, 2, 4}) {
-    const TracedStep alone = data_parallel_step(sizes, chunks, {}, 0, true);
-    // A quarter of the step each for values and gradients: less than the forward pass, and than the backward pass, take.
-    const double communication = alone.wall_s / 2, collective = communication / static_cast<double>(2 * chunks);
-    for (const bool prefetched : {true, false}) {
-      OverlapRow row{
-          .section = "data parallel",
-          .setting = fmt::format("{} chunks, {}", chunks, prefetched ? "first values early" : "late"),
-          .compute_s = alone.wall_s,
-          .communication_s = communication,
-          .step = data_parallel_step(sizes, chunks, {.bytes_per_second = alone.bytes / communication}, 1.2 * collective, prefetched)};
-      row.measured = std::max(0.0, row.step.idle_s - alone.idle_s) / communication;
-      row.expected = (prefetched ? 1.0 : 2.0) / static_cast<double>(2 * chunks);
-      rows.push_back(row);
-    }
+// Of `collectives` of a step, as many are exposed where the first values come late; one less where they come early.
+void add_data_parallel(const OverlapSizes& sizes, DataParallel how, int64_t collectives, int64_t late, std::vector<OverlapRow>& rows) {
+  const TimedSteps alone = data_parallel_step(sizes, how, {}, 0);
+  // Half of the step for all: each takes less than the pass that it goes on beside.
+  const double communication = alone.fastest.wall_s / 2, collective = communication / static_cast<double>(collectives);
+  const std::string stage = how.zero == 3 ? ", weights in shares" : "";
+  for (const bool early : {true, false}) {
+    how.early = early;
+    const TimedSteps delayed =
+        data_parallel_step(sizes, how, {.bytes_per_second = alone.fastest.bytes / communication}, 1.2 * collective);
+    rows.push_back({.section = "data parallel",
+                    .setting = fmt::format("{} chunks{}, {}", how.chunks, stage, early ? "first values early" : "late"),
+                    .compute_s = alone.fastest.wall_s,
+                    .communication_s = communication,
+                    .step = delayed.fastest,
+                    .measured = exposed(delayed, alone, communication),
+                    .expected = static_cast<double>(early ? late - 1 : late) / static_cast<double>(collectives)});
   }
 }
 
-TracedStep pipeline_step(const OverlapSizes& sizes, const recipe::PipelineOptions& pipeline, double delay_s, int64_t micro_batches) {
-  return fastest({.latency_s = delay_s}, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
-    parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {.pp = kTraceRanks}), .pipeline = pipeline});
-    OverlapTask task(sizes, 4, ranks);
-    time([&] {
-      task.parameters().zero_gradients();
-      ranks.begin_step(task.parameters(), micro_batches);
-      train::Passes(task, ranks, {}).train(micro_batches);
-      ranks.sum_gradients(task.parameters());
-    });
-  });
+void add_data_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+  for (const int64_t chunks : {1, 2, 4, 6}) add_data_parallel(sizes, {.chunks = chunks}, 2 * chunks, 2, rows);
+  // Values of each chunk for either pass, and sums; the last chunk's values, which went behind its forward pass, are waited for again.
+  add_data_parallel(sizes, {.chunks = 4, .zero = 3}, 3 * 4, 3, rows);
+}
+
+// ---- a pipeline's step
+
+constexpr int64_t kMicroBatches = 8;  // of a step, and twice as many for the steady state
+
+struct PipelineCase {
+  std::string name;
+  recipe::PipelineOptions options;
+  bool coupled = false;
+  layout::Schedule schedule(int64_t micro_batches) const {
+    const layout::Schedule made = layout::make_schedule(layout::Pipeline(kTraceRanks, options), micro_batches);
+    return coupled ? with_coupled_transfers(made) : made;
+  }
+};
+
+TracedStep pipeline_step(const OverlapSizes& sizes, const PipelineCase& how, double delay_s, int64_t micro_batches) {
+  return timed_steps({.latency_s = delay_s}, sizes.repetitions,
+               [&](comm::Communicator& world, const Time& time) {
+                 parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {.pp = kTraceRanks}), .pipeline = how.options});
+                 OverlapTask task(sizes, 4, ranks);
+                 const layout::Schedule schedule = how.schedule(micro_batches);
+                 time([&] {
+                   task.parameters().zero_gradients();
+                   ranks.begin_step(task.parameters(), micro_batches);
+                   train::Passes(task, ranks, {}).train(schedule);
+                   ranks.sum_gradients(task.parameters());
+                 });
+               })
+      .fastest;
+}
+
+// Seconds, and forward passes by the simulator.
+struct PipelineTimes {
+  TracedStep step;
+  double units = 0;
+};
+
+void add_pipeline(const OverlapSizes& sizes, const PipelineCase& how, std::vector<OverlapRow>& rows) {
+  const auto times_of = [&](double delay, double pass_s, int64_t micro_batches) -> PipelineTimes {
+    return {pipeline_step(sizes, how, delay * pass_s, micro_batches),
+            layout::simulate(how.schedule(micro_batches), {.transfer = delay}).makespan};
+  };
+  const PipelineTimes few = times_of(0, 0, kMicroBatches), many = times_of(0, 0, 2 * kMicroBatches);
+  const double pass = few.step.wall_s / few.units;  // a forward pass of all the layers of a rank
+  const double steady = many.step.wall_s - few.step.wall_s, steady_units = many.units - few.units;
+  for (const double delay : {0.0, 0.25, 0.5, 1.0, 2.0}) {
+    const PipelineTimes short_step = times_of(delay, pass, kMicroBatches), long_step = times_of(delay, pass, 2 * kMicroBatches);
+    const std::string setting = fmt::format("{}, a delay of {} forward passes", how.name, delay);
+    rows.push_back({.section = "pipeline",
+                    .setting = setting,
+                    .compute_s = few.step.wall_s,
+                    .communication_s = delay * pass,
+                    .step = short_step.step,
+                    .measured = short_step.step.wall_s / few.step.wall_s,
+                    .expected = short_step.units / few.units});
+    rows.push_back({.section = "steady state",
+                    .setting = setting,
+                    .compute_s = steady / kMicroBatches,
+                    .communication_s = delay * pass,
+                    .step = long_step.step,
+                    .measured = (long_step.step.wall_s - short_step.step.wall_s) / steady,
+                    .expected = (long_step.units - short_step.units) / steady_units});
+  }
 }
 
 void add_pipeline(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
-  constexpr int64_t kMicroBatches = 8;
-  for (const recipe::PipelineOptions& pipeline : std::vector<recipe::PipelineOptions>{
-           {.schedule = recipe::PipelineSchedule::k1F1B}, {.schedule = recipe::PipelineSchedule::kInterleaved, .chunks = 2}}) {
-    const auto name = names_of(pipeline.schedule)[static_cast<size_t>(pipeline.schedule)];
-    const layout::Schedule schedule = layout::make_schedule(layout::Pipeline(kTraceRanks, pipeline), kMicroBatches);
-    const double units = layout::simulate(schedule).makespan;  // a forward pass of all the layers of a rank is 1
-    const TracedStep alone = pipeline_step(sizes, pipeline, 0, kMicroBatches);
-    const double pass = alone.wall_s / units;
-    for (const double delay : {0.0, 0.25, 0.5, 1.0, 2.0}) {
-      OverlapRow row{.section = "pipeline",
-                     .setting = fmt::format("{}, a delay of {} forward passes", name, delay),
-                     .compute_s = alone.wall_s,
-                     .communication_s = delay * pass,
-                     .step = pipeline_step(sizes, pipeline, delay * pass, kMicroBatches)};
-      row.measured = row.step.wall_s / alone.wall_s;
-      row.expected = layout::simulate(schedule, {.transfer = delay}).makespan / units;
-      rows.push_back(row);
-    }
+  using enum recipe::PipelineSchedule;
+  for (const PipelineCase& how : std::vector<PipelineCase>{{"1f1b, send with receive", {.schedule = k1F1B}, true},
+                                                           {"1f1b", {.schedule = k1F1B}},
+                                                           {"interleaved, 1 chunk", {.schedule = kInterleaved}},
+                                                           {"interleaved, 2 chunks", {.schedule = kInterleaved, .chunks = 2}}}) {
+    add_pipeline(sizes, how, rows);
   }
 }
 
@@ -203,8 +268,8 @@ struct Weight {
   kernels::PackedWeight packed;
 };
 
-TracedStep tensor_parallel_step(const OverlapSizes& sizes, int64_t parts, const comm::LinkOptions& link) {
-  return fastest(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+TimedSteps tensor_parallel_step(const OverlapSizes& sizes, int64_t parts, const comm::LinkOptions& link) {
+  return timed_steps(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
     const int64_t inner = 2 * sizes.hidden;
     Weight up({2 * inner, sizes.hidden}), down({sizes.hidden, inner});
     const Tensor x = at::randn({sizes.tokens, sizes.hidden}).requires_grad_(true), dy = at::randn({sizes.tokens, sizes.hidden});
@@ -221,13 +286,13 @@ TracedStep tensor_parallel_step(const OverlapSizes& sizes, int64_t parts, const 
 void add_tensor_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
   const OverlapSizes larger{.tokens = 2 * sizes.tokens, .hidden = 2 * sizes.hidden, .repetitions = sizes.repetitions};
   for (const int64_t parts : {1, 2, 4, 8}) {
-    const TracedStep alone = tensor_parallel_step(larger, parts, {});
+    const TracedStep alone = tensor_parallel_step(larger, parts, {}).fastest;
     const double communication = alone.wall_s;  // as much as computing: nothing hides it but parts
     OverlapRow row{.section = "tensor parallel",
                    .setting = fmt::format("{} parts", parts),
                    .compute_s = alone.wall_s,
                    .communication_s = communication,
-                   .step = tensor_parallel_step(larger, parts, {.bytes_per_second = alone.bytes / communication})};
+                   .step = tensor_parallel_step(larger, parts, {.bytes_per_second = alone.bytes / communication}).fastest};
     row.measured = row.step.wall_s / std::max(row.compute_s, row.communication_s);
     row.expected = 1 + 1 / static_cast<double>(parts);
     rows.push_back(row);
@@ -237,8 +302,8 @@ void add_tensor_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& row
 // ---- a recurrence of two context ranks
 
 // An odd number of heads cannot be halved.
-TracedStep recurrence_step(const OverlapSizes& sizes, int64_t heads, double delay_s) {
-  return fastest({.latency_s = delay_s}, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+TimedSteps recurrence_step(const OverlapSizes& sizes, int64_t heads, double delay_s) {
+  return timed_steps({.latency_s = delay_s}, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
     const int64_t tokens = sizes.tokens * kTraceRanks, channels = sizes.hidden / 4;
     const layout::SequenceView view(
         layout::make_single(tokens),
@@ -254,15 +319,17 @@ void add_context_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& ro
   const OverlapSizes longer{.tokens = 32 * sizes.tokens, .hidden = sizes.hidden, .repetitions = sizes.repetitions};
   for (const bool halves : {false, true}) {
     const int64_t heads = halves ? 4 : 3;
-    const TracedStep alone = recurrence_step(longer, heads, 0);
-    const double delay = alone.wall_s / 40;  // less than half of the heads take to be folded
+    const TimedSteps alone = recurrence_step(longer, heads, 0);
+    // In halves: less than half of the heads take to be folded.
+    const double delay = alone.fastest.wall_s / (halves ? 40 : 8);
+    const TimedSteps delayed = recurrence_step(longer, heads, delay);
     OverlapRow row{.section = "context parallel",
                    .setting = halves ? "states of heads in halves" : "states of all heads at once",
-                   .compute_s = alone.wall_s,
+                   .compute_s = alone.fastest.wall_s,
                    .communication_s = 2 * delay,
-                   .step = recurrence_step(longer, heads, delay)};
-    row.measured = std::max(0.0, row.step.idle_s - alone.idle_s) / row.communication_s;
-    row.expected = halves ? 0 : 1;
+                   .step = delayed.fastest,
+                   .measured = exposed(delayed, alone, 2 * delay),
+                   .expected = halves ? 0.0 : 1.0};
     rows.push_back(row);
   }
 }

@@ -2,14 +2,18 @@
 // thread keeps time while the ranks compute). Delays are set by the computing measured just before.
 //
 //   data parallel     copies in shares (ZeRO 1), v model chunks: of 2 v collectives the last sum is exposed, 1/(2v) of them, where the first values are
-//                     gathered while a batch is made ready; 2/(2v) where that comes first (MegaScale, arXiv 2402.15627 §3.1)
+//                     gathered while a batch is made ready; 2/(2v) where that comes first (MegaScale, arXiv 2402.15627 §3.1). With weights in
+//                     shares too (ZeRO 3) of 3 v: the last chunk's values come twice in a row
 //   pipeline          delays of messages beside the passes; by the simulator of the same lists (layout/schedule_check.h). Interleaved: only filling
-//                     and draining grow until a delay exceeds a chunk's forward pass; 1F1B has no pass to spare and grows with every micro-batch
+//                     and draining grow until a delay exceeds a chunk's forward pass; with one chunk until it exceeds a whole one; 1F1B has no
+//                     pass to spare and grows with every micro-batch, by itself and with coupled sends and receives (coupled_transfers.h)
+//   steady state      what a micro-batch more takes: the difference of steps of 8 and of 16, over the one without delay. Flat: 1
 //   tensor parallel   a channel mixer in N parts: the longer of computing and communication, and 1/N of the shorter (§3.3)
 //   context parallel  a recurrence whose states are gathered, forward and backward: a delay that is shorter than half of the heads take to be folded is
 //                     exposed whole where all heads' states go at once, and not at all where they go in halves (LASP-2, arXiv 2502.07563)
 //
-// All figures are of rank 0's fastest repetition, from a trace of its calls: it is idle where it awaits one, busy between.
+// All figures are of rank 0's fastest repetition, from a trace of its calls: it is idle where it awaits one, busy between. Exposed shares are
+// differences of medians.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +36,10 @@ struct TracedStep {
 struct OverlapRow {
   std::string section, setting;
   double compute_s = 0;        // the step without delay
-  double communication_s = 0;  // data, tensor, context parallel: of all calls one after the other; pipeline: of a message
+  double communication_s = 0;  // data, tensor, context parallel: of all calls one after the other; pipeline, steady state: of a message
   TracedStep step;
-  // data, context parallel: exposed share of communication. pipeline: step over that without delay. tensor parallel: step over the longer of both.
+  // data, context parallel: exposed share of communication. pipeline: step over that without delay; steady state: a micro-batch likewise. tensor
+  // parallel: step over the longer of both.
   double measured = 0, expected = 0;
 };
 

@@ -29,6 +29,7 @@
 namespace longhaul::cli {
 
 void add_bench_faults(Command& group);   // bench_faults.cpp
+void add_bench_loader(Command& group);   // bench_loader.cpp
 void add_bench_plan(Command& group);     // bench_plan.cpp
 void add_bench_quality(Command& group);  // bench_quality.cpp
 namespace {
@@ -397,7 +398,7 @@ void add_bench_overlap(Command& group) {
        {"for a script", "bench overlap --json"}});
   overlap.option("--tokens", options->sizes.tokens, "of a micro-batch").at_least(16).default_shown();
   overlap.option("--hidden", options->sizes.hidden, "channels; a multiple of 8").at_least(32).default_shown();
-  overlap.option("--repetitions", options->sizes.repetitions, "of which the fastest counts").at_least(1).default_shown();
+  overlap.option("--repetitions", options->sizes.repetitions, "of which the fastest counts, of shares the median").at_least(1).default_shown();
   overlap.json_flag(options->json, "print one JSON object a line");
   overlap.on_run([options] {
     const std::vector<bench::OverlapRow> rows = bench::measure_overlap(options->sizes);
@@ -434,6 +435,7 @@ void add_bench(Command& program) {
   add_bench_checkpoint(bench);
   add_bench_elastic(bench);
   add_bench_faults(bench);
+  add_bench_loader(bench);
   add_bench_plan(bench);
   add_bench_quality(bench);
   add_bench_outer(bench);

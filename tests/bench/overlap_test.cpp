@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+
+#include "bench/coupled_transfers.h"
+#include "layout/schedule_check.h"
 
 namespace longhaul::bench {
 namespace {
@@ -28,13 +32,45 @@ TEST(Overlap, EveryStepIsBusyOrIdle) {
       EXPECT_TRUE(json.contains(field)) << field;
     }
     // A link that takes so long was waited for, or hidden behind at least as much computing.
-    if (row.section != "pipeline") {
+    if (row.section != "pipeline" && row.section != "steady state") {
       EXPECT_GE(row.step.wall_s, 0.99 * row.communication_s);
     }
   }
   EXPECT_EQ(sections,
-            (std::map<std::string, int64_t>{{"context parallel", 2}, {"data parallel", 6}, {"pipeline", 10}, {"tensor parallel", 4}}));
+            (std::map<std::string, int64_t>{
+                          {"context parallel", 2}, {"data parallel", 10}, {"pipeline", 20}, {"steady state", 20}, {"tensor parallel", 4}}));
+  // Two of 2 v collectives are exposed, one where the first values come early; with weights in shares three of 3 v, or two.
+  for (const auto& [setting, share] : std::map<std::string, double>{{"6 chunks, first values early", 1.0 / 12},
+                                                                    {"6 chunks, late", 2.0 / 12},
+                                                                    {"4 chunks, weights in shares, first values early", 2.0 / 12},
+                                                                    {"4 chunks, weights in shares, late", 3.0 / 12}}) {
+    const auto row = std::ranges::find(rows, setting, &OverlapRow::setting);
+    ASSERT_NE(row, rows.end()) << setting;
+    EXPECT_DOUBLE_EQ(row->expected, share) << setting;
+  }
   EXPECT_NE(table_of(rows).text(false).find("= step"), std::string::npos);
+}
+
+// What a micro-batch more takes when messages take longer, in forward passes: 3, and the delay where nothing hides it.
+TEST(Overlap, APipelineIsFlatWhereItHasAPassToSpare) {
+  using enum recipe::PipelineSchedule;
+  const auto slope = [](const recipe::PipelineOptions& options, bool coupled, double delay) {
+    const auto makespan = [&](int64_t micro_batches) {
+      layout::Schedule schedule = layout::make_schedule(layout::Pipeline(2, options), micro_batches);
+      if (coupled) schedule = with_coupled_transfers(schedule);
+      EXPECT_EQ(layout::flaw_of(schedule), "");
+      return layout::simulate(schedule, {.transfer = delay}).makespan;
+    };
+    return (makespan(32) - makespan(16)) / 16;
+  };
+  for (const double delay : {0.0, 0.25, 0.5, 1.0}) {
+    EXPECT_DOUBLE_EQ(slope({.schedule = k1F1B}, false, delay), 3 + delay);
+    EXPECT_DOUBLE_EQ(slope({.schedule = k1F1B}, true, delay), 3 + delay);
+    EXPECT_DOUBLE_EQ(slope({.schedule = kInterleaved}, false, delay), 3);  // one chunk: 1F1B with twice the forward passes ahead
+  }
+  EXPECT_DOUBLE_EQ(slope({.schedule = kInterleaved, .chunks = 2}, false, 0.5), 3);
+  EXPECT_DOUBLE_EQ(slope({.schedule = kInterleaved, .chunks = 2}, false, 1.0), 4);
+  EXPECT_DOUBLE_EQ(slope({.schedule = kInterleaved}, false, 2.0), 4);
 }
 
 }  // namespace
