@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/temporary_folder.h"
+#include "base/worker.h"
 #include "bench/small_text.h"
 #include "data/run_data.h"
 
@@ -21,13 +23,20 @@ constexpr int64_t kLoaderRows = 8, kLoaderSequence = 64;  // of a step
 constexpr int kTexts = 200;
 constexpr double kTokenBytes = 2;  // in a shard of bytes
 
+void pass_time(double seconds) {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, std::chrono::duration<double>(seconds), [] { return false; });
+}
+
 // One read at a time, each as long as its bytes take.
 class ThrottledDisk {
  public:
   explicit ThrottledDisk(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
   void read(double bytes) {
     const std::lock_guard lock(mutex_);
-    std::this_thread::sleep_for(std::chrono::duration<double>(bytes / bytes_per_second_));
+    pass_time(bytes / bytes_per_second_);
     bytes_ += bytes;
   }
   double bytes() const { return bytes_; }
@@ -62,7 +71,11 @@ double median_of_stalls(std::vector<double> numbers) {
 
 LoaderRow measure_readers(const LoaderRequest& request, const data::RunData& data, bool shared) {
   const TemporaryFolder folder;
-  const auto options = [&] { return data::with_batch(data::loader_options({}, kLoaderSequence), kLoaderRows); };
+  const auto options = [&] {
+    data::LoaderOptions each = data::with_batch(data::loader_options({}, kLoaderSequence), kLoaderRows);
+    each.prefetch = 2;
+    return each;
+  };
   data::LoaderOptions plain = options();
   plain.prefetch = 0;
   plain.index_folder = folder.path();
@@ -86,16 +99,18 @@ LoaderRow measure_readers(const LoaderRequest& request, const data::RunData& dat
       waited[static_cast<size_t>(rank)] = watch.seconds();
       all_have.arrive_and_wait();
       if (batch != alone.batch_at(step)) same = false;
-      std::this_thread::sleep_for(std::chrono::duration<double>(request.step_s));
+      pass_time(request.step_s);
       all_computed.arrive_and_wait();
     }
   };
   std::filesystem::create_directories(folder / "shared");
   const Stopwatch watch;
-  {
-    std::vector<std::jthread> readers;
-    for (int64_t rank = 0; rank < request.readers; ++rank) readers.emplace_back(reader, rank);
+  std::vector<std::unique_ptr<Worker>> readers;
+  for (int64_t rank = 0; rank < request.readers; ++rank) {
+    readers.push_back(std::make_unique<Worker>(fmt::format("reader {}", rank)));
+    readers.back()->post([&, rank] { reader(rank); });
   }
+  for (const auto& each : readers) each->wait();
   const double wall_s = watch.seconds();
   return {.shared = shared,
           .bytes = disk.bytes(),
