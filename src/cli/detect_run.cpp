@@ -41,8 +41,8 @@ struct LookArguments {
 
   void declare(Command& command) {
     command.option("--models", models, "file that `detect train` wrote").required();
-    command.option("--variant", variant, "minder, raw (no denoising), con, int, md or md-joint")
-        .one_of({"minder", "raw", "con", "int", "md", "md-joint"})
+    command.option("--variant", variant, "minder, raw (no denoising), mean, robust-z, con, int, md or md-joint")
+        .one_of(detect::variant_names())
         .default_shown();
     command.option("--distance", distance, "euclidean, manhattan or chebyshev")
         .one_of({"euclidean", "manhattan", "chebyshev"})

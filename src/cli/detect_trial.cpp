@@ -95,6 +95,13 @@ ordered_json trial_json(const detect::TrialReport& report) {
                     {"recall_95", {recall.low, recall.high}},
                     {"median_seconds_to_alert", median(all.delays)},
                     {"median_call_seconds", median(row.call_seconds)},
+                    {"cases", all.cases},
+                    {"faults", all.faults},
+                    {"found", all.found},
+                    {"false_alarms", all.false_alarms},
+                    {"detectable", all.detectable},
+                    {"right_where_first_is_not", paired.only_second},
+                    {"wrong_where_first_is_right", paired.only_first},
                     {"mcnemar_p", paired.p}});
   }
   return {{"rows", rows},
@@ -118,6 +125,7 @@ void add_detect_trial(Command& detect_group) {
                         {"a quick look", "detect trial --seeds 1 --test 40 --steps 1000 --row minder --row raw"},
                         {"up to 1,500 machines, sensors with glitches", "detect trial --large --glitches --row minder --row raw --json"}});
   trial.option("--seeds", options.seeds, "repetitions, each with models and cases of its own").at_least(1).at_most(100).default_shown();
+  trial.option("--first-seed", options.first_seed, "of them: for trials in parts").at_least(1).at_most(1'000'000).default_shown();
   trial.option("--train", options.train, "cases that models are trained on").at_least(2).default_shown();
   trial.option("--validate", options.validate, "cases that thresholds are chosen on").at_least(4).default_shown();
   trial.option("--test", options.test, "cases that are scored; half have a fault").at_least(2).default_shown();

@@ -33,6 +33,8 @@ constexpr Row kRows[] = {
     {"minder, manhattan", Variant::kMinder, "used", Distance::kManhattan},
     {"minder, chebyshev", Variant::kMinder, "used", Distance::kChebyshev},
     {"raw", Variant::kRaw, "used"},
+    {"mean", Variant::kMean, "used"},
+    {"robust-z", Variant::kRobustZ, "used"},
     {"con", Variant::kCon, "used"},
     {"int", Variant::kInt, "used"},
     {"md", Variant::kMd, "used"},
@@ -64,11 +66,11 @@ std::vector<LabelledCase> cases_of(const TrialOptions& options, uint64_t seed, S
   return cases;
 }
 
-struct Ready {  // a row with its thresholds
+struct Ready {  // a row with its rules
   const Row* row;
   DetectOptions options;
   std::vector<Channel> channels;
-  std::vector<Threshold> thresholds;
+  std::vector<Rule> rules;
 };
 
 Ready made_ready(const Row& row, const Models& models, const std::vector<LabelledCase>& cases) {
@@ -83,7 +85,7 @@ Ready made_ready(const Row& row, const Models& models, const std::vector<Labelle
   ready.channels = models.channels(row.variant, order_of(models, ready.options));
   std::vector<CaseTraces> traces;
   for (const LabelledCase& each : cases) traces.push_back(traces_of(each, ready.channels, ready.options));
-  ready.thresholds = tune(traces, ready.channels, ready.options).thresholds;
+  ready.rules = rules_of(tune(traces, ready.channels, ready.options).thresholds, ready.options);
   return ready;
 }
 
@@ -93,7 +95,7 @@ void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Rea
     const LabelledCase test = trial_case(options, seed, Set::kTest, i);
     for (size_t r = 0; r < ready.size(); ++r) {
       const Stopwatch watch;
-      const auto alerts = decide(test, ready[r].channels, ready[r].thresholds, ready[r].options);
+      const auto alerts = call(test.pull, ready[r].channels, ready[r].rules, ready[r].options).alerts;
       report.rows[r].call_seconds.push_back(watch.seconds());
       for (const Verdict& verdict : verdicts_of(test.faults, test.pull.machines, alerts, metric_choice("used"), kContinuitySpan)) {
         report.rows[r].seeds.back().add(verdict);
@@ -139,7 +141,7 @@ void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::
       for (size_t i = 0; i < models.metrics.size(); ++i) tried.mahalanobis[i] = fit_mahalanobis(pulls, {models.metrics[i]}, shape, seed);
       const double f1 = f1_on(tried, Variant::kMd, cases);
       if (f1 > best) best = f1, models.mahalanobis = tried.mahalanobis;
-      for (const int64_t axes : {2, 4, 8}) {
+      for (const int64_t axes : {2, 4, 6, 8}) {
         tried.mahalanobis_joint = fit_mahalanobis(pulls, models.metrics, {.moments = moments, .window = window, .axes = axes}, seed);
         const double joint = f1_on(tried, Variant::kMdJoint, cases);
         if (joint > best_joint) best_joint = joint, models.mahalanobis_joint = tried.mahalanobis_joint;
