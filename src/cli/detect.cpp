@@ -1,4 +1,4 @@
-// `longhaul detect simulate` and `detect train`; run and score are in detect_run.cpp, trial in detect_trial.cpp.
+// `longhaul detect simulate` and `detect train`; run, score and trial are in detect_run.cpp, detect_score.cpp and detect_trial.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>

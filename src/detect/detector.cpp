@@ -48,6 +48,11 @@ void say_what_is_missing(const Pull& pull, CallReport& report) {
     if (10 * empty > pull.seconds)
       report.not_judged.push_back(fmt::format("{} has no samples in {} of {} seconds", metric_text(pull.metrics[m]), empty, pull.seconds));
   }
+  for (const DeadCounter& each : pull.dead_counters) {
+    report.not_judged.push_back(fmt::format(
+        "{} of {} stood at 0 in {} while its GPUs were fully busy: the counter is dead, not the machine", metric_text(each.metric),
+        printable(pull.machines[static_cast<size_t>(each.machine)]), counted(each.seconds, "second")));
+  }
   for (const size_t metric : constant_metrics(pull))
     report.not_judged.push_back(fmt::format("{} has one value on all machines throughout: it tells nothing", metric_text(metric)));
 }
@@ -123,6 +128,12 @@ void look_at(const Pull& pull, const Channel& channel, size_t at, const std::vec
   }
 }
 
+std::vector<Rule> rules_in(const Models& models, const std::vector<Channel>& channels, const DetectOptions& options) {
+  std::vector<Rule> rules;
+  for (const Channel& channel : channels) rules.push_back(rule_of(models.threshold(options.variant, channel), options));
+  return rules;
+}
+
 }  // namespace
 
 std::vector<size_t> order_of(const Models& models, const DetectOptions& options) {
@@ -157,10 +168,7 @@ int followed_of(const DetectOptions& options, const std::vector<int32_t>& class_
 }
 
 Rule rule_of(const Threshold& tuned, const DetectOptions& options) {
-  Rule rule{.threshold = tuned,
-            .windows = options.continuity_s,
-            .gap = options.gap_s,
-            .continuous = options.continuous};
+  Rule rule{.threshold = tuned, .windows = options.continuity_s, .gap = options.gap_s, .continuous = options.continuous};
   if (options.share) rule.threshold.share = *options.share;
   if (options.distance_threshold) rule.threshold.distance = *options.distance_threshold;
   return rule;
@@ -196,9 +204,7 @@ std::vector<Alert> silent_machines(const Pull& pull, const std::vector<Silence>&
 
 CallReport call(const Pull& pull, const Models& models, const DetectOptions& options) {
   const std::vector<Channel> channels = models.channels(options.variant, order_of(models, options));
-  std::vector<Rule> rules;
-  for (const Channel& channel : channels) rules.push_back(rule_of(models.threshold(options.variant, channel), options));
-  return call(pull, channels, rules, options);
+  return call(pull, channels, rules_in(models, channels, options), options);
 }
 
 CallReport call(const Pull& pull, const std::vector<Channel>& channels, const std::vector<Rule>& rules, const DetectOptions& options) {
@@ -233,12 +239,18 @@ CallReport call(const Pull& pull, const std::vector<Channel>& channels, const st
 }
 
 RunReport run_calls(const Pull& record, const Models& models, const DetectOptions& options) {
+  const std::vector<Channel> channels = models.channels(options.variant, order_of(models, options));
+  return run_calls(record, channels, rules_in(models, channels, options), options);
+}
+
+RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, const std::vector<Rule>& rules,
+                    const DetectOptions& options) {
   RunReport run;
   std::map<std::string, double> covered_s;  // until when an alert of the machine was last looked at
   for (int64_t end = std::min(options.pull_s, record.seconds);; end = std::min(end + options.call_every_s, record.seconds)) {
     const int64_t begin = std::max<int64_t>(0, end - options.pull_s);
     const bool whole = begin == 0 && end == record.seconds;
-    const CallReport report = call(whole ? record : record.part(begin, end - begin), models, options);
+    const CallReport report = call(whole ? record : record.part(begin, end - begin), channels, rules, options);
     ++run.calls;
     run.call_seconds.push_back(report.seconds);
     for (const Alert& alert : report.alerts) {

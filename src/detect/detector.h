@@ -61,6 +61,7 @@ struct RunReport {
   std::vector<double> call_seconds;
 };
 RunReport run_calls(const Pull& record, const Models& models, const DetectOptions& options);
+RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, const std::vector<Rule>& rules, const DetectOptions& options);
 
 // Which metrics are looked at, in which order.
 std::vector<size_t> order_of(const Models& models, const DetectOptions& options);

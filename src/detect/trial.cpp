@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/random.h"
 
 namespace longhaul::detect {
 namespace {
@@ -43,6 +44,23 @@ constexpr Row kRows[] = {
 
 enum class Set : uint64_t { kTrain = 0, kValidate = 1, kTest = 2 };
 
+// By share, of all types but one.
+std::string fault_other_than(const std::string& held_out, bool evaluation_mix, uint64_t seed) {
+  const auto share_of = [&](const FaultType& type) {
+    return type.name == held_out ? 0 : evaluation_mix ? type.evaluation_share : type.share;
+  };
+  double sum = 0;
+  for (const FaultType& type : fault_types()) sum += share_of(type);
+  double at = RandomStream(seed, "detect/held-out").uniform(0) * sum;
+  std::string last;
+  for (const FaultType& type : fault_types()) {
+    if (share_of(type) <= 0) continue;
+    last = type.name;
+    if ((at -= share_of(type)) < 0) break;
+  }
+  return last;
+}
+
 // Seeds of the three sets never meet.
 CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t index) {
   const uint64_t case_seed = seed * 10'000'000 + static_cast<uint64_t>(set) * 1'000'000 + static_cast<uint64_t>(index);
@@ -53,6 +71,11 @@ CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t in
                 .glitches = options.glitches,
                 .shifted = options.shifted && set == Set::kTest};
   spec.metrics = options.training.metrics;
+  constexpr int64_t kUnseenSizes[] = {12, 24, 48, 96}, kFaultsInALife[] = {1, 2, 4, 6};
+  if (spec.shifted && !options.large) spec.machines = kUnseenSizes[index / 2 % 4];
+  if (options.lives && set == Set::kTest) spec.episodes = kFaultsInALife[index / 2 % 4];
+  if (!options.held_out.empty() && spec.fault == "any")
+    spec.fault = set == Set::kTest ? options.held_out : fault_other_than(options.held_out, options.evaluation_mix, case_seed);
   return spec;
 }
 
@@ -89,13 +112,18 @@ Ready made_ready(const Row& row, const Models& models, const std::vector<Labelle
   return ready;
 }
 
+std::vector<Alert> alerts_of(const Pull& pull, const Ready& ready) {
+  if (pull.seconds <= ready.options.pull_s) return call(pull, ready.channels, ready.rules, ready.options).alerts;
+  return run_calls(pull, ready.channels, ready.rules, ready.options).alerts;
+}
+
 void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Ready>& ready, TrialReport& report, Progress& progress) {
   for (TrialRow& row : report.rows) row.seeds.emplace_back();
   for (int64_t i = 0; i < options.test; ++i) {
     const LabelledCase test = trial_case(options, seed, Set::kTest, i);
     for (size_t r = 0; r < ready.size(); ++r) {
       const Stopwatch watch;
-      const auto alerts = call(test.pull, ready[r].channels, ready[r].rules, ready[r].options).alerts;
+      const auto alerts = alerts_of(test.pull, ready[r]);
       report.rows[r].call_seconds.push_back(watch.seconds());
       for (const Verdict& verdict : verdicts_of(test.faults, test.pull.machines, alerts, metric_choice("used"), kContinuitySpan)) {
         report.rows[r].seeds.back().add(verdict);
@@ -152,6 +180,7 @@ void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::
 
 TrialReport run_trial(const TrialOptions& options) {
   TrialReport report;
+  if (!options.held_out.empty()) fault_named(options.held_out);
   std::vector<const Row*> chosen;
   for (const Row& row : kRows) {
     if (options.rows.empty() || std::find(options.rows.begin(), options.rows.end(), row.name) != options.rows.end()) chosen.push_back(&row);
