@@ -246,6 +246,17 @@ Option Command::option(const std::string& name, int64_t& into, const std::string
 Option Command::option(const std::string& name, uint64_t& into, const std::string& help) { return number(name, "UINT", into, help); }
 Option Command::option(const std::string& name, double& into, const std::string& help) { return number(name, "FLOAT", into, help); }
 
+Option Command::option(const std::string& name, std::optional<double>& into, const std::string& help) {
+  auto state = std::make_shared<Option::State>(Option::State{.type = "FLOAT"});
+  const auto read = [state, &into](const CLI::results_t& typed) {
+    const std::string wrong = state->read(typed.front(), into.emplace());
+    return wrong.empty() ? true : throw CLI::ValidationError(state->option->get_name(), wrong);
+  };
+  state->option = app_->add_option(name, read, help);
+  state->show_type();
+  return Option(std::move(state));
+}
+
 void Command::flag(const std::string& name, bool& into, const std::string& help) { app_->add_flag(name, into, help); }
 void Command::json_flag(bool& json, const std::string& help) { flag("--json", json, help); }
 

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,7 @@ class Command {
   Option option(const std::string& name, int64_t& into, const std::string& help);
   Option option(const std::string& name, uint64_t& into, const std::string& help);
   Option option(const std::string& name, double& into, const std::string& help);
+  Option option(const std::string& name, std::optional<double>& into, const std::string& help);  // none: not given
   void flag(const std::string& name, bool& into, const std::string& help);
   void json_flag(bool& json, const std::string& help = "print JSON for machines");
   // The positional RECIPE with its overrides: `RECIPE [key=value …]`.

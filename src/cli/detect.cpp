@@ -1,4 +1,4 @@
-// `longhaul detect simulate` and `detect train`; run and score are in detect_run.cpp, trial in detect_trial.cpp.
+// `longhaul detect simulate` and `detect train`; run, score and trial are in detect_run.cpp, detect_score.cpp and detect_trial.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -242,8 +242,8 @@ void add_detect_train(Command& group) {
   train.option("DIR", arguments->folders, "folders with a CSV file a metric, runs of `launch`, or folders of such folders").required();
   train.option("--out", arguments->out, "file to write the models to").required();
   train.option("--validate", arguments->validate, "folders with truth.json to choose thresholds on (default: those of DIR that have it)");
-  train.option("--variant", arguments->variants, "thresholds for: minder, raw, con, int, md, md-joint; repeated")
-      .one_of({"minder", "raw", "con", "int", "md", "md-joint"});
+  train.option("--variant", arguments->variants, "thresholds for: minder, raw, mean, robust-z, con, int, md, md-joint; repeated")
+      .one_of(detect::variant_names());
   train.option("--metrics", arguments->metrics, "used (seven), fewer, more, all (21), or names with commas").default_shown();
   train.option("--limit", arguments->limits, "other limits of a metric, in its unit: gpu_power_draw=0:400; repeated");
   train.option("--steps", arguments->options.steps, "of Adam, a model").at_least(10).at_most(1'000'000).default_shown();

@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/file.h"
 #include "base/statistics.h"
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "detect/trial.h"
+#include "detect/trial_page.h"
 #include "observe/table.h"
 
 namespace longhaul::cli {
@@ -34,9 +36,6 @@ Spread spread_of(const detect::TrialRow& row, double (detect::Tally::*figure)() 
 
 std::string spread_cell(const Spread& spread) { return fmt::format("{:.3f} ({:.3f}–{:.3f})", spread.mean, spread.low, spread.high); }
 ordered_json spread_json(const Spread& spread) { return {{"mean", spread.mean}, {"low", spread.low}, {"high", spread.high}}; }
-
-std::string trial_size(const detect::Verdict& verdict) { return fmt::format("{:>5}", verdict.machines); }
-std::string trial_type(const detect::Verdict& verdict) { return verdict.type; }
 
 std::string breakdown(const detect::TrialRow& row, const char* title, std::string (*key)(const detect::Verdict&)) {
   observe::Table table(fmt::format("{} by {}", row.name, title), {{title},
@@ -68,7 +67,10 @@ std::string trial_text(const detect::TrialReport& report) {
                spread_cell(spread_of(report.rows.front(), &detect::Tally::ceiling_f1)), ""});
   table.row({"the paper's, on its own data", "0.904", "0.883", "0.893", ""});
   std::string text = table.text(colours_wanted(stdout)) + "\n";
-  text += breakdown(report.rows.front(), "fault type", trial_type) + "\n" + breakdown(report.rows.front(), "machines", trial_size) + "\n";
+  text += breakdown(report.rows.front(), "fault type", detect::fault_of) + "\n" +
+          breakdown(report.rows.front(), "machines", detect::machines_of) + "\n";
+  if (std::ranges::any_of(report.rows.front().verdicts, [](const auto& verdict) { return verdict.episodes > 1; }))
+    text += breakdown(report.rows.front(), "faults in a life", detect::life_of) + "\n";
   for (size_t i = 1; i < report.rows.size(); ++i) {
     const detect::Paired paired = detect::mcnemar(report.rows.front().verdicts, report.rows[i].verdicts);
     text += fmt::format("{} alone right in {}, {} alone right in {} (McNemar p = {:.2g})\n", report.rows.front().name, paired.only_first,
@@ -95,6 +97,13 @@ ordered_json trial_json(const detect::TrialReport& report) {
                     {"recall_95", {recall.low, recall.high}},
                     {"median_seconds_to_alert", median(all.delays)},
                     {"median_call_seconds", median(row.call_seconds)},
+                    {"cases", all.cases},
+                    {"faults", all.faults},
+                    {"found", all.found},
+                    {"false_alarms", all.false_alarms},
+                    {"detectable", all.detectable},
+                    {"right_where_first_is_not", paired.only_second},
+                    {"wrong_where_first_is_right", paired.only_first},
                     {"mcnemar_p", paired.p}});
   }
   return {{"rows", rows},
@@ -109,6 +118,7 @@ void add_detect_trial(Command& detect_group) {
   struct Arguments {
     detect::TrialOptions options;
     bool json = false, production = false;
+    std::string page;
   };
   auto arguments = std::make_shared<Arguments>();
   detect::TrialOptions& options = arguments->options;
@@ -118,6 +128,7 @@ void add_detect_trial(Command& detect_group) {
                         {"a quick look", "detect trial --seeds 1 --test 40 --steps 1000 --row minder --row raw"},
                         {"up to 1,500 machines, sensors with glitches", "detect trial --large --glitches --row minder --row raw --json"}});
   trial.option("--seeds", options.seeds, "repetitions, each with models and cases of its own").at_least(1).at_most(100).default_shown();
+  trial.option("--first-seed", options.first_seed, "of them: for trials in parts").at_least(1).at_most(1'000'000).default_shown();
   trial.option("--train", options.train, "cases that models are trained on").at_least(2).default_shown();
   trial.option("--validate", options.validate, "cases that thresholds are chosen on").at_least(4).default_shown();
   trial.option("--test", options.test, "cases that are scored; half have a fault").at_least(2).default_shown();
@@ -126,12 +137,17 @@ void add_detect_trial(Command& detect_group) {
   trial.option("--row", options.rows, "what to compare, repeated: all unless given").one_of(detect::trial_rows());
   trial.flag("--large", options.large, "test cases of 8 to 1,500 machines in place of 8 to 64");
   trial.flag("--glitches", options.glitches, "two samples in a hundred are wrong (regime B)");
-  trial.flag("--shifted", options.shifted, "test cases with periods, noise and severities that training never had");
+  trial.flag("--shifted", options.shifted,
+             "test cases with periods, noise, severities and (without --large) numbers of machines that training never had");
+  trial.option("--hold-out", options.held_out, "a fault's type that neither training nor validation has, and every fault of the tests is");
+  trial.flag("--lives", options.lives, "test cases of 1, 2, 4 and 6 faults one after the other, in calls every eight minutes");
   trial.flag("--production-mix", arguments->production, "fault types by their share in production, not in the paper's test set");
+  trial.option("--page", arguments->page, "write a page (HTML) with the figures as pictures");
   trial.json_flag(arguments->json);
   trial.on_run([arguments] {
     arguments->options.evaluation_mix = !arguments->production;
     const detect::TrialReport report = detect::run_trial(arguments->options);
+    if (!arguments->page.empty()) write_text_atomically(arguments->page, detect::trial_page(report, "Detectors on simulated cases"));
     if (arguments->json)
       print_json(trial_json(report));
     else

@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file.h"
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "detect/run_machines.h"
 #include "observe/format.h"
 #include "observe/table.h"
 #include "plan/flops.h"
@@ -24,8 +26,8 @@ using plan::Sourced;
 
 // Where it runs: options that all of them have.
 struct PlaceArguments {
-  std::string grid, mix, carbon_hours;
-  double carbon = -1, market = -1, pue = -1, water_on_site = -1, water_grid = -1;
+  std::string grid, mix, carbon_hours, embodied = "both";
+  std::optional<double> carbon, market, pue, water_on_site, water_grid;
 
   void declare(Command& command) {
     command.option("--grid", grid, "whose power: a region or a kind of power station (footprint tables); default: the world's mean");
@@ -34,21 +36,24 @@ struct PlaceArguments {
     command.option("--carbon-hours", carbon_hours, "a CSV file with the columns hour (0 to 23, UTC) and g_per_kwh");
     command.option("--market-carbon", market, "g CO2e per kWh by certificates bought: told beside the other");
     command.option("--pue", pue, "energy of the facility over that of its machines (default 1.54, the world's mean)");
+    command.option("--embodied", embodied, "embodied carbon of a device: by its die, by its life-cycle, or both where both are known")
+        .one_of({"both", "die", "life-cycle"})
+        .default_shown();
     command.option("--water-on-site", water_on_site, "L per kWh of the machines (default 0.19)");
     command.option("--water-grid", water_grid, "L per kWh of the facility, at power stations (default 2.45)");
   }
 
   plan::Place place() const {
-    if (!mix.empty() + !grid.empty() + (carbon != -1) + !carbon_hours.empty() > 1) {
+    if (!mix.empty() + !grid.empty() + carbon.has_value() + !carbon_hours.empty() > 1) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "the carbon of the power is told twice",
                    .expected = "one of --grid, --mix, --carbon and --carbon-hours"});
     }
     plan::Place place = plan::default_place();
-    const auto given = [](double value, const char* option, const char* unit, double least, double most, Sourced& into) {
-      if (value == -1) return;
-      plan::require_number(value, option, unit, least, most);
-      into.value = {value, 0};
+    const auto given = [](std::optional<double> value, const char* option, const char* unit, double least, double most, Sourced& into) {
+      if (!value) return;
+      plan::require_number(*value, option, unit, least, most);
+      into.value = {*value, 0};
       into.source = fmt::format("given: {}", option);
     };
     if (!grid.empty())
@@ -58,7 +63,7 @@ struct PlaceArguments {
     given(pue, "--pue", "facility energy over machine energy", 1, 10, place.pue);
     given(water_on_site, "--water-on-site", "L per kWh", 0, 100, place.water_on_site);
     given(water_grid, "--water-grid", "L per kWh", 0, 1000, place.water_grid);
-    if (market != -1) {
+    if (market) {
       place.market_carbon.emplace(Sourced{"market_carbon_g_per_kwh", {}, ""});
       given(market, "--market-carbon", "g CO2e per kWh", 0, 5000, *place.market_carbon);
     }
@@ -87,7 +92,7 @@ void print_footprint(const plan::Footprint& footprint, const OutputArguments& ou
 struct PlanFootprintArguments {
   std::string recipe, inventory, accelerator = "a100";
   std::vector<std::string> overrides;
-  double flops = -1, parameters = -1, tokens = -1, start_hour = -1;
+  std::optional<double> flops, parameters, tokens, start_hour;
   double gpus = 0, mfu = 0.35, years = 2, duty = 1, overhead = 0;
   PlaceArguments place;
   OutputArguments output;
@@ -95,27 +100,26 @@ struct PlanFootprintArguments {
 
 // What is trained: exactly one of a recipe, FLOPs, or parameters and tokens.
 void set_work(const PlanFootprintArguments& a, plan::PlannedWork& work) {
-  const bool by_size = a.parameters != -1;
-  if ((a.flops != -1) + by_size + !a.recipe.empty() != 1) {
+  if (a.flops.has_value() + a.parameters.has_value() + !a.recipe.empty() != 1) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "what is trained must be told once",
                  .expected = "a recipe, or --flops F, or --parameters N --tokens D",
                  .hint = "footprint plan --flops 1.7316e25"});
   }
-  if (a.tokens != -1) plan::require_number(a.tokens, "--tokens", "tokens", 0, 1e18);
-  work.tokens = a.tokens == -1 ? 0 : a.tokens;
-  if (a.flops != -1) {
-    plan::require_number(a.flops, "--flops", "FLOPs", 0, 1e40);
-    work.flops = a.flops;
-  } else if (by_size) {
-    plan::require_number(a.parameters, "--parameters", "parameters that a token passes through", 0, 1e16);
-    if (a.tokens == -1)
+  if (a.tokens) plan::require_number(*a.tokens, "--tokens", "tokens", 0, 1e18);
+  work.tokens = a.tokens.value_or(0);
+  if (a.flops) {
+    plan::require_number(*a.flops, "--flops", "FLOPs", 0, 1e40);
+    work.flops = *a.flops;
+  } else if (a.parameters) {
+    plan::require_number(*a.parameters, "--parameters", "parameters that a token passes through", 0, 1e16);
+    if (!a.tokens)
       throw Error({.code = ExitCode::kUsage, .what = "--parameters needs --tokens", .expected = "--tokens, the tokens of the training"});
-    work.flops = 6 * a.parameters * a.tokens;
+    work.flops = 6 * *a.parameters * *a.tokens;
   } else {
     const recipe::LoadedRecipe loaded = recipe::load(a.recipe, a.overrides);
     const auto& train = loaded.recipe.train;
-    if (a.tokens == -1) work.tokens = static_cast<double>(train.tokens_per_step()) * static_cast<double>(train.steps);
+    if (!a.tokens) work.tokens = static_cast<double>(train.tokens_per_step()) * static_cast<double>(train.steps);
     work.flops = plan::training_flops_per_token(loaded.recipe.model, train.sequence).causal() * work.tokens;
   }
 }
@@ -125,18 +129,19 @@ ExitCode run_plan_footprint(const PlanFootprintArguments& a) {
       .device = plan::accelerator(a.accelerator), .gpus = a.gpus, .mfu = a.mfu, .years = a.years, .duty = a.duty, .overhead = a.overhead};
   set_work(a, work);
   work.place = a.place.place();
+  work.embodied = plan::embodied_source(a.place.embodied);
   if (!a.inventory.empty()) work.inventory = plan::read_inventory(read_text(a.inventory), a.inventory, a.accelerator);
   plan::Footprint footprint = plan::planned_footprint(work);
   if (!a.place.carbon_hours.empty()) {
     const auto day = plan::CarbonHours::read(read_text(a.place.carbon_hours), a.place.carbon_hours);
     const double hours = footprint.input.device_hours / std::max(1.0, a.gpus);
-    if (a.start_hour != -1) plan::require_number(a.start_hour, "--start-hour", "hours of the day, UTC", 0, 24);
-    const double start = a.start_hour == -1 ? day.best_start(hours) : a.start_hour;
+    if (a.start_hour) plan::require_number(*a.start_hour, "--start-hour", "hours of the day, UTC", 0, 24);
+    const double start = a.start_hour.value_or(day.best_start(hours));
     const double mean = day.mean(start, hours);
     work.place.carbon = {"carbon_g_per_kwh",
                          {mean, 0.05 * mean},
                          fmt::format("{}, {:.1f} h from {:g}:00 UTC{}; ± 5 % (ours)", a.place.carbon_hours, hours, start,
-                                     a.start_hour == -1 ? ", the best hour to begin" : "")};
+                                     a.start_hour ? "" : ", the best hour to begin")};
     footprint = plan::planned_footprint(work);
   }
   footprint.input.title = a.recipe.empty() ? fmt::format("{:.4g} FLOPs", work.flops) : a.recipe;
@@ -183,9 +188,15 @@ struct RunFootprintArguments {
     output.declare(command);
   }
   plan::Footprint of(const std::string& folder) const {
-    plan::RunAssumptions assumptions{
-        .years = years, .place = place.place(), .accelerator = accelerator, .carbon_hours = {}, .carbon_hours_name = place.carbon_hours};
+    plan::RunAssumptions assumptions{.years = years,
+                                     .place = place.place(),
+                                     .accelerator = accelerator,
+                                     .carbon_hours = {},
+                                     .carbon_hours_name = place.carbon_hours,
+                                     .embodied = plan::embodied_source(place.embodied),
+                                     .machines = {}};
     if (!place.carbon_hours.empty()) assumptions.carbon_hours = read_text(place.carbon_hours);
+    assumptions.machines = detect::machines_of_run(folder);
     return plan::run_footprint(folder, assumptions);
   }
 };

@@ -14,9 +14,19 @@ bool needs_agreement(const DetectOptions& options, int64_t machines, size_t chan
 Rule alone_rule(const Rule& rule);           // what a metric alone must hold: twice as long
 int64_t agreeing_windows(const Rule& rule);  // how long the run of another metric must be: half as long
 
-// The alarms of `trace`, one of `channels`, that are enough, in order of time. rules: a channel each. Of other channels only the windows that an answer
-// depends on are scored.
-std::vector<Alarm> agreed_alarms(const Pull& pull, const std::vector<Channel>& channels, const Trace& trace, const std::vector<Rule>& rules,
-                                 const DetectOptions& options);
+// Where the traces of a decision come from: scored as far as the decision asks (a call), or whole and kept (the search for thresholds). null: the pull
+// lacks a metric of the channel. What is returned stays until the next question to the same method.
+class TraceSource {
+ public:
+  virtual ~TraceSource() = default;
+  // All windows that an alarm by this rule depends on.
+  virtual const Trace* deciding(size_t channel, int32_t peers, const Rule& rule) = 0;
+  // The last `count` windows that end by second `end` of the pull.
+  virtual const Trace* ending_in(size_t channel, int32_t peers, int64_t end, int64_t count) = 0;
+};
+
+// The alarms of `trace` that are enough, in order of time. rules: a channel each. `about`: machines and classes; its samples are not looked at.
+std::vector<Alarm> agreed_alarms(const Pull& about, const Trace& trace, const std::vector<Rule>& rules, const DetectOptions& options,
+                                 TraceSource& source);
 
 }  // namespace longhaul::detect

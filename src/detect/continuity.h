@@ -10,7 +10,7 @@
 namespace longhaul::detect {
 
 struct Threshold {
-  double share = 0.7;      // of the largest possible score √(n − 1)
+  double share = 0.7;      // of the largest possible score, as among sixteen machines (trace.h)
   double distance = 0.05;  // of the candidate's median distance from the others
 };
 

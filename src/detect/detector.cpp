@@ -48,6 +48,11 @@ void say_what_is_missing(const Pull& pull, CallReport& report) {
     if (10 * empty > pull.seconds)
       report.not_judged.push_back(fmt::format("{} has no samples in {} of {} seconds", metric_text(pull.metrics[m]), empty, pull.seconds));
   }
+  for (const DeadCounter& each : pull.dead_counters) {
+    report.not_judged.push_back(fmt::format(
+        "{} of {} stood at 0 in {} while its GPUs were fully busy: the counter is dead, not the machine", metric_text(each.metric),
+        printable(pull.machines[static_cast<size_t>(each.machine)]), counted(each.seconds, "second")));
+  }
   for (const size_t metric : constant_metrics(pull))
     report.not_judged.push_back(fmt::format("{} has one value on all machines throughout: it tells nothing", metric_text(metric)));
 }
@@ -76,14 +81,43 @@ int64_t windows_of_too_few(const Pull& pull, const Channel& channel, int32_t pee
   return windows;
 }
 
-void look_at(const Pull& pull, const std::vector<Channel>& channels, size_t at, const std::vector<int32_t>& classes,
-             const std::vector<Rule>& rules, const DetectOptions& options, CallReport& report) {
-  const Channel& channel = channels[at];
+// Scores what is asked for.
+class LazyTraces : public TraceSource {
+ public:
+  LazyTraces(const Pull& pull, const std::vector<Channel>& channels, const DetectOptions& options)
+      : pull_(pull), channels_(channels), options_(options) {}
+
+  const Trace* deciding(size_t channel, int32_t peers, const Rule& rule) override {
+    if (places_in(pull_, channels_[channel]).empty()) return nullptr;
+    deciding_ = trace_for(pull_, channels_[channel], channel, peers, options_.distance, followed(peers), rule);
+    return &deciding_;
+  }
+  const Trace* ending_in(size_t channel, int32_t peers, int64_t end, int64_t count) override {
+    if (places_in(pull_, channels_[channel]).empty()) return nullptr;
+    ending_ = empty_trace(pull_, channels_[channel], channel, peers, followed(peers));
+    std::vector<int64_t> windows;
+    const int64_t last = std::min(end - ending_.window + 1, ending_.windows - 1);
+    for (int64_t w = std::max<int64_t>(0, last - count + 1); w <= last; ++w) windows.push_back(w);
+    score_windows(ending_, pull_, channels_[channel], options_.distance, windows);
+    return &ending_;
+  }
+
+ private:
+  int followed(int32_t peers) const { return followed_of(options_, pull_.class_of, peers); }
+
+  const Pull& pull_;
+  const std::vector<Channel>& channels_;
+  const DetectOptions& options_;
+  Trace deciding_, ending_;
+};
+
+void look_at(const Pull& pull, const Channel& channel, size_t at, const std::vector<int32_t>& classes, const std::vector<Rule>& rules,
+             const DetectOptions& options, TraceSource& source, CallReport& report) {
   for (const int32_t peers : classes) {
-    const Trace trace = trace_for(pull, channel, at, peers, options.distance, followed_of(options, pull.class_of, peers), rules[at]);
+    const Trace& trace = *source.deciding(at, peers, rules[at]);
     report.windows += trace.windows, report.scored += trace.scored;
     const int64_t too_few = windows_of_too_few(pull, channel, peers, trace);
-    for (const Alarm& alarm : agreed_alarms(pull, channels, trace, rules, options)) {
+    for (const Alarm& alarm : agreed_alarms(pull, trace, rules, options, source)) {
       const Alert alert = alert_of(pull, channel, trace, alarm);
       if (static_cast<int>(report.alerts.size()) < options.top && !holds(report.alerts, alert.machine)) report.alerts.push_back(alert);
     }
@@ -92,6 +126,12 @@ void look_at(const Pull& pull, const std::vector<Channel>& channels, size_t at, 
                                               trace.windows, kFewestPeers, printable(pull.classes[static_cast<size_t>(peers)])));
     }
   }
+}
+
+std::vector<Rule> rules_in(const Models& models, const std::vector<Channel>& channels, const DetectOptions& options) {
+  std::vector<Rule> rules;
+  for (const Channel& channel : channels) rules.push_back(rule_of(models.threshold(options.variant, channel), options));
+  return rules;
 }
 
 }  // namespace
@@ -127,11 +167,8 @@ int followed_of(const DetectOptions& options, const std::vector<int32_t>& class_
   return std::max(options.top, options.followed > 0 ? options.followed : by_size);
 }
 
-Rule rule_of(const Models& models, const DetectOptions& options, const Channel& channel) {
-  Rule rule{.threshold = models.threshold(options.variant, channel),
-            .windows = options.continuity_s,
-            .gap = options.gap_s,
-            .continuous = options.continuous};
+Rule rule_of(const Threshold& tuned, const DetectOptions& options) {
+  Rule rule{.threshold = tuned, .windows = options.continuity_s, .gap = options.gap_s, .continuous = options.continuous};
   if (options.share) rule.threshold.share = *options.share;
   if (options.distance_threshold) rule.threshold.distance = *options.distance_threshold;
   return rule;
@@ -166,13 +203,16 @@ std::vector<Alert> silent_machines(const Pull& pull, const std::vector<Silence>&
 }
 
 CallReport call(const Pull& pull, const Models& models, const DetectOptions& options) {
+  const std::vector<Channel> channels = models.channels(options.variant, order_of(models, options));
+  return call(pull, channels, rules_in(models, channels, options), options);
+}
+
+CallReport call(const Pull& pull, const std::vector<Channel>& channels, const std::vector<Rule>& rules, const DetectOptions& options) {
   const int64_t begin = monotonic_ns();
   CallReport report;
   const std::vector<int32_t> classes = comparable_classes(pull, report);
   say_what_is_missing(pull, report);
-  const std::vector<Channel> channels = models.channels(options.variant, order_of(models, options));
-  std::vector<Rule> rules;
-  for (const Channel& channel : channels) rules.push_back(rule_of(models, options, channel));
+  LazyTraces source(pull, channels, options);
   report.silent = silences(pull, options.silent_s);
   for (const Alert& alert : silent_machines(pull, report.silent)) {
     if (static_cast<int>(report.alerts.size()) < options.top) report.alerts.push_back(alert);
@@ -184,7 +224,7 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
     if (!there) continue;
     any = any || pull.seconds >= channels[i].embedding->window() + options.continuity_s - 1;
     if (static_cast<int>(report.alerts.size()) >= options.top) break;
-    look_at(pull, channels, i, classes, rules, options, report);
+    look_at(pull, channels[i], i, classes, rules, options, source, report);
     ++report.channels;
   }
   if (!any) {
@@ -199,12 +239,18 @@ CallReport call(const Pull& pull, const Models& models, const DetectOptions& opt
 }
 
 RunReport run_calls(const Pull& record, const Models& models, const DetectOptions& options) {
+  const std::vector<Channel> channels = models.channels(options.variant, order_of(models, options));
+  return run_calls(record, channels, rules_in(models, channels, options), options);
+}
+
+RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, const std::vector<Rule>& rules,
+                    const DetectOptions& options) {
   RunReport run;
   std::map<std::string, double> covered_s;  // until when an alert of the machine was last looked at
   for (int64_t end = std::min(options.pull_s, record.seconds);; end = std::min(end + options.call_every_s, record.seconds)) {
     const int64_t begin = std::max<int64_t>(0, end - options.pull_s);
     const bool whole = begin == 0 && end == record.seconds;
-    const CallReport report = call(whole ? record : record.part(begin, end - begin), models, options);
+    const CallReport report = call(whole ? record : record.part(begin, end - begin), channels, rules, options);
     ++run.calls;
     run.call_seconds.push_back(report.seconds);
     for (const Alert& alert : report.alerts) {

@@ -49,6 +49,8 @@ struct CallReport {
 
 // Error (65) when nothing can be judged at all: no class has four machines, or no window fits.
 CallReport call(const Pull& pull, const Models& models, const DetectOptions& options);
+// By channels and rules of one's own, a rule a channel: what the call above comes to, and trials.
+CallReport call(const Pull& pull, const std::vector<Channel>& channels, const std::vector<Rule>& rules, const DetectOptions& options);
 
 // Calls over a longer record, each over the last `pull_s` seconds, as the service makes them. An alert that goes on is told once.
 struct RunReport {
@@ -59,12 +61,13 @@ struct RunReport {
   std::vector<double> call_seconds;
 };
 RunReport run_calls(const Pull& record, const Models& models, const DetectOptions& options);
+RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, const std::vector<Rule>& rules, const DetectOptions& options);
 
 // Which metrics are looked at, in which order.
 std::vector<size_t> order_of(const Models& models, const DetectOptions& options);
 // An eighth of the class, 1 to 16: as among sixteen machines two; at least `top`.
 int followed_of(const DetectOptions& options, const std::vector<int32_t>& class_of, int32_t peers);
-Rule rule_of(const Models& models, const DetectOptions& options, const Channel& channel);
+Rule rule_of(const Threshold& tuned, const DetectOptions& options);  // unless the options say other thresholds
 
 Alert alert_of(const Pull& pull, const Channel& channel, const Trace& trace, const Alarm& alarm);
 // Machines all of whose metrics ended: an alert each.

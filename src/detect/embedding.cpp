@@ -11,6 +11,13 @@ void RawEmbedding::embed(const float* window_rows, int64_t stride, float* out) c
   std::copy(window_rows, window_rows + dims() * stride, out);
 }
 
+void MeanEmbedding::embed(const float* window_rows, int64_t stride, float* out) const {
+  std::fill(out, out + stride, 0.0f);
+  for (int64_t t = 0; t < window_; ++t) {
+    for (int64_t i = 0; i < stride; ++i) out[i] += window_rows[t * stride + i] / static_cast<float>(window_);
+  }
+}
+
 VaeEmbedding::VaeEmbedding(const VaeShape& shape, std::vector<float> parameters) : shape_(shape), parameters_(std::move(parameters)) {
   LONGHAUL_ASSERT(static_cast<int64_t>(parameters_.size()) == shape.parameters(), "{} parameters", parameters_.size());
 }

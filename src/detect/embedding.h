@@ -21,10 +21,15 @@ class Embedding {
   virtual void embed(const float* window_rows, int64_t stride, float* out) const = 0;
 };
 
+// How far a machine stands apart: by the sum of its distances from all others (Minder), or by its deviation from the median of one number a machine in
+// units of 1.4826 · MAD, the median absolute deviation (robust z).
+enum class Apart { kDistanceSums, kRobustZ };
+
 struct Channel {
   std::string name;  // the metric's, or that of the variant where all metrics are looked at together
   std::vector<size_t> metrics;
   std::shared_ptr<const Embedding> embedding;
+  Apart apart = Apart::kDistanceSums;  // kRobustZ: of an embedding of one number
 };
 
 // The samples as they are.
@@ -37,6 +42,18 @@ class RawEmbedding final : public Embedding {
 
  private:
   int64_t window_, inputs_;
+};
+
+// Their mean: one metric, one number.
+class MeanEmbedding final : public Embedding {
+ public:
+  explicit MeanEmbedding(int64_t window) : window_(window) {}
+  int64_t window() const override { return window_; }
+  int64_t dims() const override { return 1; }
+  void embed(const float* window_rows, int64_t stride, float* out) const override;
+
+ private:
+  int64_t window_;
 };
 
 // What the autoencoder makes of them: one metric (Minder), or several in one model (INT).

@@ -56,6 +56,8 @@ constexpr std::array<Metric, kMetrics> kTable = {{
     {"disk_usage", "%", 0, 100, false, Group::kDisk, "", "share of the disk in use"},
 }};
 
+constexpr std::string_view kProfiling = "DCGM_FI_PROF_";
+
 std::string names_of_all() {
   std::string names;
   for (const Metric& metric : kTable) names += (names.empty() ? "" : ", ") + std::string(metric.name);
@@ -76,6 +78,22 @@ double number_of(std::string_view text, const std::string& change) {
 }  // namespace
 
 std::span<const Metric> metrics() { return kTable; }
+
+bool is_profiling(size_t metric) { return kTable[metric].query.find(kProfiling) != std::string_view::npos; }
+
+std::string query_of(size_t metric) {
+  std::string query(kTable[metric].query);
+  const std::string begin = "avg_over_time(" + std::string(kProfiling);
+  for (size_t at = query.find(begin); at != std::string::npos; at = query.find(begin, at)) {
+    const std::string mean = query.substr(at, query.find(')', at) + 1 - at), counter = mean.substr(std::string("avg_over_time").size());
+    const std::string guarded = fmt::format(
+        "({} unless on (instance, gpu) (max_over_time{} == 0 and on (instance, gpu) avg_over_time(DCGM_FI_DEV_GPU_UTIL[15s]) > 99))", mean,
+        counter);
+    query.replace(at, mean.size(), guarded);
+    at += guarded.size();
+  }
+  return query;
+}
 
 size_t metric_named(std::string_view name, const std::string& where) {
   std::vector<std::string> names;

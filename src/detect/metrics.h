@@ -27,6 +27,11 @@ inline constexpr size_t kMetrics = 21, kUsedMetrics = 7;
 std::span<const Metric> metrics();                                     // the used ones first, in order of priority
 size_t metric_named(std::string_view name, const std::string& where);  // Error (64) with the nearest name
 
+// DCGM's profiling counters stop at 0 after an Xid, after days, or while a profiler holds them (DCGM issue 303, dcgm-exporter 635 and 22): 0 while the GPU
+// is 100 % busy is no data. Which metrics are such counters; and the query of a metric, in which GPUs whose counter stands are left out.
+bool is_profiling(size_t metric);
+std::string query_of(size_t metric);
+
 // "used" (the seven), "fewer" (PFC, CPU, duty cycle), "more" (the seven and the five nearest to them), "all", or names with commas.
 std::vector<size_t> metric_choice(std::string_view text);
 

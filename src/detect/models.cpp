@@ -1,6 +1,7 @@
 #include "detect/models.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -180,7 +181,7 @@ Models described(const JsonView& json) {
 }  // namespace
 
 std::string_view name_of(Variant variant) {
-  constexpr std::string_view kNames[] = {"minder", "raw", "con", "int", "md", "md-joint"};
+  constexpr std::string_view kNames[] = {"minder", "raw", "mean", "robust-z", "con", "int", "md", "md-joint"};
   return kNames[static_cast<size_t>(variant)];
 }
 
@@ -188,8 +189,16 @@ Variant variant_named(std::string_view name) {
   for (const Variant each : kVariants) {
     if (name_of(each) == name) return each;
   }
-  throw Error(
-      {.code = ExitCode::kUsage, .what = "no such variant", .expected = "minder, raw, con, int, md, md-joint", .found = std::string(name)});
+  throw Error({.code = ExitCode::kUsage,
+               .what = "no such variant",
+               .expected = fmt::format("{}", fmt::join(variant_names(), ", ")),
+               .found = std::string(name)});
+}
+
+std::vector<std::string> variant_names() {
+  std::vector<std::string> names;
+  for (const Variant each : kVariants) names.emplace_back(name_of(each));
+  return names;
 }
 
 std::vector<Channel> Models::channels(Variant variant, const std::vector<size_t>& order) const {
@@ -210,12 +219,16 @@ std::vector<Channel> Models::channels(Variant variant, const std::vector<size_t>
     std::shared_ptr<const Embedding> embedding;
     if (variant == Variant::kRaw)
       embedding = std::make_shared<RawEmbedding>(vaes[at].shape.window, 1);
+    else if (variant == Variant::kMean || variant == Variant::kRobustZ)
+      embedding = std::make_shared<MeanEmbedding>(vaes[at].shape.window);
     else if (variant == Variant::kMd)
       embedding = std::make_shared<MahalanobisEmbedding>(mahalanobis[at]);
     else
       embedding = std::make_shared<VaeEmbedding>(vaes[at].shape, vaes[at].parameters);
     parts.push_back(embedding);
-    if (variant != Variant::kCon) list.push_back({metric_name(metric), {metric}, embedding});
+    if (variant != Variant::kCon)
+      list.push_back(
+          {metric_name(metric), {metric}, embedding, variant == Variant::kRobustZ ? Apart::kRobustZ : Apart::kDistanceSums});
   }
   if (variant == Variant::kCon) list.push_back({"con", order, std::make_shared<ConcatenatedEmbedding>(parts)});
   return list;

@@ -13,10 +13,13 @@
 
 namespace longhaul::detect {
 
-// minder: an autoencoder a metric; raw: no denoising; con: the autoencoders' outputs behind one another; int: one autoencoder of all metrics;
+// minder: an autoencoder a metric; raw: no denoising; mean: of a metric's window its mean alone; robust-z: the mean's deviation from the median of all
+// machines in units of their median absolute deviation; con: the autoencoders' outputs behind one another; int: one autoencoder of all metrics;
 // md, md-joint: Mahalanobis distance, of each metric or of all.
-enum class Variant { kMinder, kRaw, kCon, kInt, kMd, kMdJoint };
-inline constexpr Variant kVariants[] = {Variant::kMinder, Variant::kRaw, Variant::kCon, Variant::kInt, Variant::kMd, Variant::kMdJoint};
+enum class Variant { kMinder, kRaw, kMean, kRobustZ, kCon, kInt, kMd, kMdJoint };
+inline constexpr Variant kVariants[] = {Variant::kMinder, Variant::kRaw, Variant::kMean, Variant::kRobustZ,
+                                        Variant::kCon,    Variant::kInt, Variant::kMd,   Variant::kMdJoint};
+std::vector<std::string> variant_names();
 std::string_view name_of(Variant variant);
 Variant variant_named(std::string_view name);  // Error (64)
 

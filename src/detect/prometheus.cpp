@@ -101,7 +101,7 @@ std::vector<Series> read_prometheus(const PrometheusSource& source, const std::v
   std::vector<Series> all;
   for (const size_t metric : wanted) {
     const auto own = source.queries.find(metric);
-    const std::string query = own != source.queries.end() ? own->second : std::string(metrics()[metric].query);
+    const std::string query = own != source.queries.end() ? own->second : query_of(metric);
     if (query.empty()) continue;  // reported as missing
     const std::string target =
         fmt::format("/api/v1/query_range?query={}&start={:.3f}&end={:.3f}&step=1", url_encoded(query), first_s, last_s);

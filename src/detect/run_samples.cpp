@@ -29,16 +29,6 @@ std::string listed(const std::vector<std::string>& names) {
                                                      : text;
 }
 
-std::vector<fs::path> ring_files(const fs::path& run_folder) {
-  std::vector<fs::path> files;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(samples_folder(run_folder), none)) {
-    if (entry.path().extension() == ".ring") files.push_back(entry.path());
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
 struct NamedRing {
   SampleRing ring;
   std::string machine;
@@ -184,6 +174,17 @@ std::string joined(const std::vector<std::string>& sentences) {
 }  // namespace
 
 fs::path samples_folder(const fs::path& run_folder) { return run_folder / "samples"; }
+
+std::vector<fs::path> ring_files(const fs::path& run_folder) {
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(samples_folder(run_folder), none)) {
+    if (entry.path().extension() == ".ring") files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 bool has_rings(const fs::path& run_folder) { return !ring_files(run_folder).empty(); }
 
 RunSamples read_run_samples(const fs::path& run_folder, const std::vector<size_t>& wanted, const AlignOptions& options,

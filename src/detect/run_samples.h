@@ -20,6 +20,7 @@ namespace longhaul::detect {
 
 std::filesystem::path samples_folder(const std::filesystem::path& run_folder);
 bool has_rings(const std::filesystem::path& run_folder);
+std::vector<std::filesystem::path> ring_files(const std::filesystem::path& run_folder);  // sorted
 
 struct RunTime {
   double end_s = std::numeric_limits<double>::infinity();  // the last second looked at, in Unix time

@@ -121,6 +121,26 @@ void fill_machine(const Series& series, size_t machine, const Limits& limits, do
   }
 }
 
+// Values of profiling counters that are 0 in seconds in which the duty cycle is at its limit become "no data".
+void forget_dead_counters(Pull& pull) {
+  constexpr float kBusy = 0.99f;
+  const auto place = [&](size_t metric) { return std::find(pull.metrics.begin(), pull.metrics.end(), metric) - pull.metrics.begin(); };
+  const auto duty = static_cast<size_t>(place(metric_named("gpu_duty_cycle", "")));
+  if (duty == pull.metrics.size()) return;
+  for (size_t m = 0; m < pull.metrics.size(); ++m) {
+    if (!is_profiling(pull.metrics[m])) continue;
+    for (int64_t i = 0; i < pull.count(); ++i) {
+      int64_t dead = 0;
+      for (int64_t s = 0; s < pull.seconds; ++s) {
+        if (pull.row(m, s)[i] != 0 || !(pull.row(duty, s)[i] >= kBusy)) continue;
+        pull.row(m, s)[i] = kNaN, ++dead;
+      }
+      if (dead > 0) pull.dead_counters.push_back({static_cast<int32_t>(i), pull.metrics[m], dead});
+      pull.statistics.without_data += dead;
+    }
+  }
+}
+
 }  // namespace
 
 bool Pull::absent(int32_t machine, double time_s) const {
@@ -132,7 +152,7 @@ Pull Pull::part(int64_t from_second, int64_t length) const {
   Pull result;
   result.metrics = metrics, result.missing = missing, result.machines = machines, result.class_of = class_of, result.classes = classes;
   result.first_s = first_s + static_cast<double>(from_second), result.seconds = length, result.statistics = statistics;
-  result.absences = absences;
+  result.absences = absences, result.dead_counters = dead_counters;
   result.values.reserve(metrics.size() * static_cast<size_t>(length * count()));
   for (size_t m = 0; m < metrics.size(); ++m) {
     const float* begin = row(m, from_second);
@@ -190,6 +210,7 @@ Pull aligned(const std::vector<Series>& series, const std::vector<size_t>& wante
     }
     pull.statistics.without_data += grid.seconds * std::count(has.begin(), has.end(), false);
   }
+  forget_dead_counters(pull);
   return pull;
 }
 

@@ -33,6 +33,13 @@ struct Absence {
   double from_s = 0, until_s = 0;
 };
 
+// A profiling counter that stood at 0 while the GPUs of the machine were busy: no data (metrics.h).
+struct DeadCounter {
+  int32_t machine = 0;
+  size_t metric = 0;
+  int64_t seconds = 0;  // in which it stood
+};
+
 struct Pull {
   std::vector<size_t> metrics;        // indices into metrics(), those that have a Series
   std::vector<size_t> missing;        // asked for, without a Series
@@ -44,6 +51,7 @@ struct Pull {
   std::vector<float> values;  // [metric][second][machine] in [0, 1], or NaN
   PullStatistics statistics;
   std::vector<Absence> absences;
+  std::vector<DeadCounter> dead_counters;
 
   int64_t count() const { return static_cast<int64_t>(machines.size()); }
   const float* row(size_t metric_at, int64_t second) const {

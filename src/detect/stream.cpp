@@ -45,7 +45,7 @@ Stream::Stream(const Models& models, const DetectOptions& options, std::vector<s
       if (static_cast<int64_t>(members.size()) < kFewestPeers) continue;
       const int followed = followed_of(options, class_of_, static_cast<int32_t>(peers));
       most_followed_ = std::max(most_followed_, followed);
-      const Rule rule = rule_of(models, options, channels_[c]);
+      const Rule rule = rule_of(models.threshold(options.variant, channels_[c]), options);
       const auto size = static_cast<int64_t>(members.size());
       std::optional<Continuity> alone;
       if (needs_agreement(options, size, channels_.size(), rule)) alone.emplace(alone_rule(rule), followed, static_cast<int64_t>(count));

@@ -20,14 +20,28 @@ Moments moments_of(double sum, double square, int64_t count) {
   return {mean, std::sqrt(variance)};
 }
 
+// noise: σ²/D², of one machine at D from others of deviation σ.
+double share_of_noise(double noise, int64_t machines) {
+  const double largest = std::log(static_cast<double>(machines)) / std::log(static_cast<double>(kReferenceMachines));
+  return 1 / std::sqrt(1 + static_cast<double>(kReferenceMachines - 1) * noise * largest);
+}
+
+float middle_of(std::vector<float> values) {
+  const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), half, values.end());
+  return *half;
+}
+
 }  // namespace
 
 double share_among_reference(double share, int64_t machines) {
   if (share <= 0 || machines < kFewestPeers) return 0;
-  const double others = static_cast<double>(machines - 1), reference = static_cast<double>(kReferenceMachines - 1);
-  const double noise = std::max(0.0, 1 / (share * share) - 1) / others;  // σ²/D²
-  const double largest = std::log(static_cast<double>(machines)) / std::log(static_cast<double>(kReferenceMachines));
-  return 1 / std::sqrt(1 + reference * noise * largest);
+  const double noise = std::max(0.0, 1 / (share * share) - 1) / static_cast<double>(machines - 1);
+  return share_of_noise(noise, machines);
+}
+
+double share_of_deviations(double deviations, int64_t machines) {
+  return deviations <= 0 ? 0 : share_of_noise(1 / (deviations * deviations), machines);
 }
 
 WindowScorer::WindowScorer(const Channel& channel, Distance distance, int followed, int64_t machines)
@@ -56,8 +70,11 @@ int64_t WindowScorer::score(std::span<const float* const> rows, std::span<const 
     std::fill(row + count, row + stride, 0.5f);
   }
   channel_.embedding->embed(windows_.data(), stride, embedded_.data());
+  if (channel_.apart == Apart::kRobustZ) {
+    robust_candidates(count, into);
+    return count;
+  }
   distance_sums(distance_, embedded_.data(), channel_.embedding->dims(), stride, count, sums_.data());
-
   candidates(count, stride, into);
   return count;
 }
@@ -113,6 +130,24 @@ void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
     const auto half = middle.begin() + outside / 2;
     std::nth_element(middle.begin(), half, middle.end());
     *into = {present_[own], static_cast<float>(share), *half};
+  }
+}
+
+void WindowScorer::robust_candidates(int64_t count, Candidate* into) {
+  constexpr double kOfNormal = 1.4826;  // deviation / median absolute deviation of normal noise
+  std::vector<float> offsets(embedded_.begin(), embedded_.begin() + count);
+  const float middle = middle_of(offsets);
+  for (float& each : offsets) each = std::abs(each - middle);
+  const double deviation = kOfNormal * static_cast<double>(middle_of(offsets)) + 1e-6;
+  order_.resize(static_cast<size_t>(count));
+  std::iota(order_.begin(), order_.end(), 0);
+  const auto most = std::min<int64_t>(followed_, count - kFewestPeers + 1);
+  std::partial_sort(order_.begin(), order_.begin() + most, order_.end(),
+                    [&](int32_t a, int32_t b) { return offsets[static_cast<size_t>(a)] > offsets[static_cast<size_t>(b)]; });
+  for (int64_t f = 0; f < most; ++f, ++into) {
+    const auto own = static_cast<size_t>(order_[static_cast<size_t>(f)]);
+    const double share = share_of_deviations(static_cast<double>(offsets[own]) / deviation, count);
+    if (share >= static_cast<double>(kLeastShare)) *into = {present_[own], static_cast<float>(share), offsets[own]};
   }
 }
 

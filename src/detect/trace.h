@@ -2,6 +2,7 @@
 // deviation of S over the n machines; the candidate is the machine with the largest z. Whatever the data, z ≤ √(n − 1), which is reached by one
 // machine away from all others at one place. The same machine among more of them has another z, so a score is kept as what z / √(n − 1) would be among
 // kReferenceMachines (share_among_reference()). Shares are scale-free, so the median distance of the candidate from the others is kept beside them.
+// A channel of robust z (embedding.h) has its deviation from the median in place of z, and the distance from the median as its distance.
 // Thresholds on both are applied later (continuity.h): a trace is computed once and decided under any.
 //
 // The furthest of all is not always the faulty one: among a thousand machines some are, for some seconds, further than it, and two faulty ones hide each
@@ -32,6 +33,8 @@ inline constexpr int64_t kReferenceMachines = 16;
 // with n by itself. So D/σ is found from it, taken as a part of what the largest of n draws of noise reaches, √(2 ln n), and turned into the share that as
 // large a part has among kReferenceMachines. 1 stays 1; a share of kReferenceMachines stays what it is.
 double share_among_reference(double share, int64_t machines);
+// Of a machine whose distance from the others is known in deviations of theirs, by the same measure: the scores of robust z.
+double share_of_deviations(double deviations, int64_t machines);
 
 // Scores one window. One per thread.
 class WindowScorer {
@@ -44,6 +47,7 @@ class WindowScorer {
 
  private:
   void candidates(int64_t count, int64_t stride, Candidate* into);
+  void robust_candidates(int64_t count, Candidate* into);
   void distances_from(int64_t machine, int64_t count, int64_t stride, float* into) const;
 
   const Channel& channel_;

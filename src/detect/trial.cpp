@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/random.h"
 
 namespace longhaul::detect {
 namespace {
@@ -33,6 +34,8 @@ constexpr Row kRows[] = {
     {"minder, manhattan", Variant::kMinder, "used", Distance::kManhattan},
     {"minder, chebyshev", Variant::kMinder, "used", Distance::kChebyshev},
     {"raw", Variant::kRaw, "used"},
+    {"mean", Variant::kMean, "used"},
+    {"robust-z", Variant::kRobustZ, "used"},
     {"con", Variant::kCon, "used"},
     {"int", Variant::kInt, "used"},
     {"md", Variant::kMd, "used"},
@@ -40,6 +43,23 @@ constexpr Row kRows[] = {
 };
 
 enum class Set : uint64_t { kTrain = 0, kValidate = 1, kTest = 2 };
+
+// By share, of all types but one.
+std::string fault_other_than(const std::string& held_out, bool evaluation_mix, uint64_t seed) {
+  const auto share_of = [&](const FaultType& type) {
+    return type.name == held_out ? 0 : evaluation_mix ? type.evaluation_share : type.share;
+  };
+  double sum = 0;
+  for (const FaultType& type : fault_types()) sum += share_of(type);
+  double at = RandomStream(seed, "detect/held-out").uniform(0) * sum;
+  std::string last;
+  for (const FaultType& type : fault_types()) {
+    if (share_of(type) <= 0) continue;
+    last = type.name;
+    if ((at -= share_of(type)) < 0) break;
+  }
+  return last;
+}
 
 // Seeds of the three sets never meet.
 CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t index) {
@@ -51,6 +71,11 @@ CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t in
                 .glitches = options.glitches,
                 .shifted = options.shifted && set == Set::kTest};
   spec.metrics = options.training.metrics;
+  constexpr int64_t kUnseenSizes[] = {12, 24, 48, 96}, kFaultsInALife[] = {1, 2, 4, 6};
+  if (spec.shifted && !options.large) spec.machines = kUnseenSizes[index / 2 % 4];
+  if (options.lives && set == Set::kTest) spec.episodes = kFaultsInALife[index / 2 % 4];
+  if (!options.held_out.empty() && spec.fault == "any")
+    spec.fault = set == Set::kTest ? options.held_out : fault_other_than(options.held_out, options.evaluation_mix, case_seed);
   return spec;
 }
 
@@ -64,11 +89,11 @@ std::vector<LabelledCase> cases_of(const TrialOptions& options, uint64_t seed, S
   return cases;
 }
 
-struct Ready {  // a row with its thresholds
+struct Ready {  // a row with its rules
   const Row* row;
   DetectOptions options;
   std::vector<Channel> channels;
-  std::vector<Threshold> thresholds;
+  std::vector<Rule> rules;
 };
 
 Ready made_ready(const Row& row, const Models& models, const std::vector<LabelledCase>& cases) {
@@ -83,8 +108,13 @@ Ready made_ready(const Row& row, const Models& models, const std::vector<Labelle
   ready.channels = models.channels(row.variant, order_of(models, ready.options));
   std::vector<CaseTraces> traces;
   for (const LabelledCase& each : cases) traces.push_back(traces_of(each, ready.channels, ready.options));
-  ready.thresholds = tune(traces, ready.channels, ready.options).thresholds;
+  ready.rules = rules_of(tune(traces, ready.channels, ready.options).thresholds, ready.options);
   return ready;
+}
+
+std::vector<Alert> alerts_of(const Pull& pull, const Ready& ready) {
+  if (pull.seconds <= ready.options.pull_s) return call(pull, ready.channels, ready.rules, ready.options).alerts;
+  return run_calls(pull, ready.channels, ready.rules, ready.options).alerts;
 }
 
 void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Ready>& ready, TrialReport& report, Progress& progress) {
@@ -93,7 +123,7 @@ void test_rows(const TrialOptions& options, uint64_t seed, const std::vector<Rea
     const LabelledCase test = trial_case(options, seed, Set::kTest, i);
     for (size_t r = 0; r < ready.size(); ++r) {
       const Stopwatch watch;
-      const auto alerts = decide(test, ready[r].channels, ready[r].thresholds, ready[r].options);
+      const auto alerts = alerts_of(test.pull, ready[r]);
       report.rows[r].call_seconds.push_back(watch.seconds());
       for (const Verdict& verdict : verdicts_of(test.faults, test.pull.machines, alerts, metric_choice("used"), kContinuitySpan)) {
         report.rows[r].seeds.back().add(verdict);
@@ -139,7 +169,7 @@ void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::
       for (size_t i = 0; i < models.metrics.size(); ++i) tried.mahalanobis[i] = fit_mahalanobis(pulls, {models.metrics[i]}, shape, seed);
       const double f1 = f1_on(tried, Variant::kMd, cases);
       if (f1 > best) best = f1, models.mahalanobis = tried.mahalanobis;
-      for (const int64_t axes : {2, 4, 8}) {
+      for (const int64_t axes : {2, 4, 6, 8}) {
         tried.mahalanobis_joint = fit_mahalanobis(pulls, models.metrics, {.moments = moments, .window = window, .axes = axes}, seed);
         const double joint = f1_on(tried, Variant::kMdJoint, cases);
         if (joint > best_joint) best_joint = joint, models.mahalanobis_joint = tried.mahalanobis_joint;
@@ -150,6 +180,7 @@ void choose_mahalanobis(Models& models, std::span<const Pull> pulls, const std::
 
 TrialReport run_trial(const TrialOptions& options) {
   TrialReport report;
+  if (!options.held_out.empty()) fault_named(options.held_out);
   std::vector<const Row*> chosen;
   for (const Row& row : kRows) {
     if (options.rows.empty() || std::find(options.rows.begin(), options.rows.end(), row.name) != options.rows.end()) chosen.push_back(&row);

@@ -15,8 +15,10 @@ struct TrialOptions {
   int64_t seeds = 5, first_seed = 1;
   int64_t train = 40, validate = 120, test = 300;  // cases a seed, half of them normal
   bool large = false;                              // test cases of up to 1,500 machines; training and validation keep to 64
-  bool glitches = false, shifted = false;          // of the test cases alone: shifted
+  bool glitches = false, shifted = false;          // of the test cases alone: shifted, and of sizes that no other case has
   bool evaluation_mix = true;
+  std::string held_out;           // a fault's type that only test cases have, and they no other
+  bool lives = false;             // test cases of 1, 2, 4 and 6 faults one after the other, looked at in calls as the service makes them
   std::vector<std::string> rows;  // empty: all
   TrainOptions training;
 };

@@ -1,6 +1,7 @@
 #include "detect/tune.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/parallel.h"
@@ -13,42 +14,67 @@ namespace {
 constexpr double kShares[] = {.5, .6, .7, .8, .9, .95};
 constexpr double kDistances[] = {.01, .02, .03, .05, .08, .12, .2, .3, .5, .8, 1.2, 2, 3, 5};
 
-Rule rule_with(const Threshold& threshold, const DetectOptions& options) {
-  return {.threshold = threshold, .windows = options.continuity_s, .gap = options.gap_s, .continuous = options.continuous};
-}
+// Traces that were made before, whole.
+class StoredTraces : public TraceSource {
+ public:
+  explicit StoredTraces(const std::vector<Trace>& traces) : traces_(traces) {}
+  const Trace* deciding(size_t channel, int32_t peers, const Rule&) override { return of(channel, peers); }
+  const Trace* ending_in(size_t channel, int32_t peers, int64_t, int64_t) override { return of(channel, peers); }
 
-// The first alert of one channel, of any class.
-std::optional<Alert> first_alert(const CaseTraces& from, const Channel& channel, size_t at, const Threshold& threshold,
-                                 const DetectOptions& options) {
-  const Rule rule = rule_with(threshold, options);
-  std::optional<Alert> best;
-  for (const Trace& trace : from.traces) {
-    if (trace.channel != at) continue;
-    for (const Alarm& alarm : alarms_of(trace, rule, from.about.count())) {
-      if (!best) best = alert_of(from.about, channel, trace, alarm);
-    }
+ private:
+  const Trace* of(size_t channel, int32_t peers) const {
+    const auto found =
+        std::ranges::find_if(traces_, [&](const Trace& trace) { return trace.channel == channel && trace.peers == peers; });
+    return found == traces_.end() ? nullptr : &*found;
   }
-  return best;
+  const std::vector<Trace>& traces_;
+};
+
+using FirstAlerts = std::vector<std::vector<std::optional<Alert>>>;  // [case][channel]
+
+std::optional<Alert> first_alert(const CaseTraces& from, const Channel& channel, size_t at, const std::vector<Rule>& rules,
+                                 const DetectOptions& options) {
+  StoredTraces source(from.traces);
+  for (int32_t peers = 0; peers < static_cast<int32_t>(from.about.classes.size()); ++peers) {
+    const Trace* trace = source.deciding(at, peers, rules[at]);
+    if (trace == nullptr) continue;
+    const std::vector<Alarm> alarms = agreed_alarms(from.about, *trace, rules, options, source);
+    if (!alarms.empty()) return alert_of(from.about, channel, *trace, alarms.front());
+  }
+  return {};
 }
 
-using AlertsOfChannel = std::vector<std::optional<Alert>>;  // a case each
+bool has_large_class(const Pull& about, const DetectOptions& options, size_t channels, const Rule& rule) {
+  for (size_t peers = 0; peers < about.classes.size(); ++peers) {
+    const auto machines = std::count(about.class_of.begin(), about.class_of.end(), static_cast<int32_t>(peers));
+    if (needs_agreement(options, machines, channels, rule)) return true;
+  }
+  return false;
+}
 
-AlertsOfChannel alerts_of(const std::vector<CaseTraces>& cases, const std::vector<Channel>& channels, size_t at, const Threshold& threshold,
-                          const DetectOptions& options) {
-  AlertsOfChannel alerts(cases.size());
+constexpr size_t kAll = std::numeric_limits<size_t>::max();
+
+// After a change of one channel's rule, or of all. Where metrics must agree the alerts of every channel depend on it, else its own alone.
+void find_alerts(FirstAlerts& found, const std::vector<CaseTraces>& cases, const std::vector<Channel>& channels,
+                 const std::vector<Rule>& rules, const DetectOptions& options, size_t changed) {
+  found.resize(cases.size());
   parallel_for(0, static_cast<int64_t>(cases.size()), 4, [&](int64_t begin, int64_t end) {
-    for (auto c = static_cast<size_t>(begin); c < static_cast<size_t>(end); ++c)
-      alerts[c] = first_alert(cases[c], channels[at], at, threshold, options);
+    for (auto c = static_cast<size_t>(begin); c < static_cast<size_t>(end); ++c) {
+      found[c].resize(channels.size());
+      const bool all = changed == kAll || has_large_class(cases[c].about, options, channels.size(), rules.front());
+      for (size_t k = 0; k < channels.size(); ++k) {
+        if (all || k == changed) found[c][k] = first_alert(cases[c], channels[k], k, rules, options);
+      }
+    }
   });
-  return alerts;
 }
 
-double f1_of(const std::vector<CaseTraces>& cases, const std::vector<AlertsOfChannel>& by_channel, const DetectOptions& options) {
+double f1_of(const std::vector<CaseTraces>& cases, const FirstAlerts& found, const DetectOptions& options) {
   Tally tally;
   for (size_t c = 0; c < cases.size(); ++c) {
     std::vector<Alert> alerts = cases[c].silent;
-    for (size_t k = 0; alerts.empty() && k < by_channel.size(); ++k) {
-      if (by_channel[k][c]) alerts.push_back(*by_channel[k][c]);
+    for (size_t k = 0; alerts.empty() && k < found[c].size(); ++k) {
+      if (found[c][k]) alerts.push_back(*found[c][k]);
     }
     for (const Verdict& verdict : verdicts_of(cases[c].faults, cases[c].about.machines, alerts, {}, options.continuity_s))
       tally.add(verdict);
@@ -59,7 +85,10 @@ double f1_of(const std::vector<CaseTraces>& cases, const std::vector<AlertsOfCha
 }  // namespace
 
 CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options) {
-  CaseTraces result{.about = {.machines = from.pull.machines, .classes = from.pull.classes, .first_s = from.pull.first_s},
+  CaseTraces result{.about = {.machines = from.pull.machines,
+                              .class_of = from.pull.class_of,
+                              .classes = from.pull.classes,
+                              .first_s = from.pull.first_s},
                     .faults = from.faults};
   result.silent = silent_machines(from.pull, silences(from.pull, options.silent_s));
   for (size_t c = 0; c < channels.size(); ++c) {
@@ -71,48 +100,36 @@ CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& chann
   return result;
 }
 
-std::vector<Alert> decide(const LabelledCase& of, const std::vector<Channel>& channels, const std::vector<Threshold>& thresholds,
-                          const DetectOptions& options) {
-  std::vector<Alert> silent = silent_machines(of.pull, silences(of.pull, options.silent_s));
-  if (!silent.empty()) return silent;
+std::vector<Rule> rules_of(const std::vector<Threshold>& thresholds, const DetectOptions& options) {
   std::vector<Rule> rules;
-  for (const Threshold& threshold : thresholds) rules.push_back(rule_with(threshold, options));
-  for (size_t c = 0; c < channels.size(); ++c) {
-    if (places_in(of.pull, channels[c]).empty()) continue;
-    for (int32_t peers = 0; peers < static_cast<int32_t>(of.pull.classes.size()); ++peers) {
-      const Trace trace =
-          trace_for(of.pull, channels[c], c, peers, options.distance, followed_of(options, of.pull.class_of, peers), rules[c]);
-      const std::vector<Alarm> alarms = agreed_alarms(of.pull, channels, trace, rules, options);
-      if (!alarms.empty()) return {alert_of(of.pull, channels[c], trace, alarms.front())};
-    }
-  }
-  return {};
+  for (const Threshold& threshold : thresholds) rules.push_back(rule_of(threshold, options));
+  return rules;
 }
 
 Tuned tune(const std::vector<CaseTraces>& cases, const std::vector<Channel>& channels, const DetectOptions& options) {
   Tuned best{.f1 = -1};
-  std::vector<AlertsOfChannel> kept;
+  FirstAlerts kept, tried;
   for (const double share : kShares) {
     for (const double distance : kDistances) {
-      std::vector<AlertsOfChannel> alerts;
-      for (size_t k = 0; k < channels.size(); ++k) alerts.push_back(alerts_of(cases, channels, k, {share, distance}, options));
-      const double f1 = f1_of(cases, alerts, options);
+      const std::vector<Threshold> thresholds(channels.size(), {share, distance});
+      find_alerts(tried, cases, channels, rules_of(thresholds, options), options, kAll);
+      const double f1 = f1_of(cases, tried, options);
       if (f1 <= best.f1) continue;
-      best = {std::vector<Threshold>(channels.size(), {share, distance}), f1};
-      kept = std::move(alerts);
+      best = {thresholds, f1};
+      kept = tried;
     }
   }
   for (size_t k = 0; channels.size() > 1 && k < channels.size(); ++k) {
     for (const double share : kShares) {
       for (const double distance : kDistances) {
-        AlertsOfChannel other = alerts_of(cases, channels, k, {share, distance}, options);
-        kept[k].swap(other);
-        const double f1 = f1_of(cases, kept, options);
-        if (f1 > best.f1) {
-          best.f1 = f1, best.thresholds[k] = {share, distance};
-        } else {
-          kept[k].swap(other);
-        }
+        std::vector<Threshold> thresholds = best.thresholds;
+        thresholds[k] = {share, distance};
+        tried = kept;
+        find_alerts(tried, cases, channels, rules_of(thresholds, options), options, k);
+        const double f1 = f1_of(cases, tried, options);
+        if (f1 <= best.f1) continue;
+        best = {thresholds, f1};
+        std::swap(kept, tried);
       }
     }
   }

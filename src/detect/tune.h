@@ -1,5 +1,5 @@
 // Choosing thresholds on cases whose truth is known. Traces are computed once; every pair of thresholds is then tried on them: first one pair for all
-// channels, then a channel at a time. What is best by F1 on these cases is kept; how good it is must be measured on other cases.
+// channels, then a channel at a time, each by the decision of a call (agreement.h). What is best by F1 on these cases is kept; how good it is must be measured on other cases.
 #pragma once
 
 #include <span>
@@ -16,15 +16,13 @@ struct LabelledCase {
 // What a variant sees in a case, all that decisions need.
 struct CaseTraces {
   std::vector<Trace> traces;  // channel by channel, classes within
-  Pull about;                 // whose samples are left out: machines, classes, the first second
+  Pull about;                 // whose samples are left out: machines and their classes, the first second
   std::vector<Fault> faults;
   std::vector<Alert> silent;
 };
 CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options);
 
-// The first alert in the order of the channels, as a call gives it. One threshold a channel.
-std::vector<Alert> decide(const LabelledCase& of, const std::vector<Channel>& channels, const std::vector<Threshold>& thresholds,
-                          const DetectOptions& options);
+std::vector<Rule> rules_of(const std::vector<Threshold>& thresholds, const DetectOptions& options);  // a channel each
 
 struct Tuned {
   std::vector<Threshold> thresholds;  // a channel each

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "control/engine.h"
+#include "detect/run_machines.h"
 #include "observe/report.h"
 #include "plan/footprint/footprint_report.h"
 #include "train/memory.h"
@@ -33,7 +34,8 @@ void OtherRankControl::trained() { told_memory(events_, facts_); }
 FirstRankControl::FirstRankControl(observe::EventWriter& events, const RunFacts& facts)
     : events_(events), facts_(facts), deadline_(control::find_engine()->deadline()) {
   if (!facts.recipe.recipe.observe.report) return;
-  report_.emplace([folder = facts.run_folder] { observe::write_report(folder, plan::footprint_section(folder)); });
+  report_.emplace(
+      [folder = facts.run_folder] { observe::write_report(folder, plan::footprint_section(folder, detect::machines_of_run(folder))); });
 }
 
 int FirstRankControl::stop_requested() {

@@ -85,6 +85,11 @@ TEST_F(Planning, RefusesWhatIsWrong) {
   expect_error(run({"footprint", "plan", "--flops", "1e20", "--pue", "0.5"}), 64, "facility energy over machine energy from 1 to 10");
   expect_error(run({"footprint", "plan", "--flops", "1e20", "--grid", "coal", "--carbon", "5"}), 64, "told twice");
   expect_error(run({"footprint", "run", path("no-run")}), 65, "no-run");
+  // −1 is a value like others, and wrong; it once stood for "not given".
+  for (const char* option : {"--pue=-1", "--carbon=-1", "--market-carbon=-1", "--water-on-site=-1", "--water-grid=-1", "--tokens=-1"})
+    expect_error(run({"footprint", "plan", "--flops", "1e20", option}), 64, std::string(option).substr(0, std::string(option).find('=')));
+  expect_error(run({"footprint", "plan", "--flops=-1"}), 64, "--flops cannot be that");
+  expect_error(run({"footprint", "plan", "--parameters=-1", "--tokens", "1"}), 64, "--parameters cannot be that");
 }
 
 TEST_F(Planning, FootprintOfFlops) {

@@ -211,6 +211,40 @@ TEST(Detector, AmongManyAMetricNeedsAnotherOrTwiceTheTime) {
   EXPECT_EQ(call(pull, small_models(), options).alerts.size(), 4u);
 }
 
+// Above a hundred machines too thresholds are chosen by what a call would say: a metric alone is not believed there, so low thresholds, which healthy
+// machines with one bad metric pass, cost nothing and find a fault that is small in both of its metrics.
+TEST(Tune, ChoosesByTheDecisionsOfACall) {
+  const size_t duty = metric_named("gpu_duty_cycle", "");
+  DetectOptions options{.variant = Variant::kRaw, .metrics = {kCpuMetric, duty}};
+  Models models = small_models();
+  std::vector<LabelledCase> cases;
+  for (const bool faulty : {true, false, true, false}) {
+    LabelledCase each{.pull = labelled({.machines = 110, .seed = 58, .fault = "none"}).pull};
+    for (int64_t s = 300; s < 560; ++s) each.pull.row(kCpuMetric, s)[7] *= 0.4f;  // a metric alone, for little more than four minutes
+    if (faulty) {
+      for (int64_t s = 300; s < 600; ++s) each.pull.row(kCpuMetric, s)[9] *= 0.6f, each.pull.row(duty, s)[9] *= 0.6f;
+      each.faults = {{.type = "ecc_error", .machine = 9, .onset_s = 300, .end_s = 600, .metrics = options.metrics}};
+    }
+    cases.push_back(std::move(each));
+  }
+  const std::vector<Channel> channels = models.channels(options.variant, order_of(models, options));
+  std::vector<CaseTraces> traces;
+  for (const LabelledCase& each : cases) traces.push_back(traces_of(each, channels, options));
+  const Tuned tuned = tune(traces, channels, options);
+  models.thresholds["raw"].assign(models.metrics.size(), {});
+  for (size_t c = 0; c < channels.size(); ++c) {
+    const auto at = std::find(models.metrics.begin(), models.metrics.end(), channels[c].metrics.front()) - models.metrics.begin();
+    models.thresholds["raw"][static_cast<size_t>(at)] = tuned.thresholds[c];
+  }
+  Tally called;
+  for (const LabelledCase& each : cases) {
+    const CallReport report = call(each.pull, models, options);
+    for (const Verdict& verdict : verdicts_of(each.faults, each.pull.machines, report.alerts, {}, options.continuity_s)) called.add(verdict);
+  }
+  EXPECT_EQ(called.f1(), tuned.f1);
+  EXPECT_EQ(tuned.f1, 1);
+}
+
 TEST(Stream, TellsSilenceAndForgetsWhoWasReplaced) {
   const Pull pull = labelled({.machines = 6, .seed = 58, .fault = "none", .seconds = 300}).pull;
   Stream stream(small_models(), {.silent_s = 30}, pull.machines, pull.metrics);

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -97,6 +98,35 @@ class RealPrometheus : public ::testing::Test {
   TemporaryFolder folder_;
   std::string pid_, url_;
 };
+
+// Of two GPUs of a machine one has a counter that stands at 0 while it is busy: the machine's mean is that of the other, not half of it. Where both stand
+// there is no sample. A GPU at rest has a true 0.
+TEST_F(RealPrometheus, ProfilingCountersThatStandAreLeftOut) {
+  constexpr int64_t kBegin = 1'700'000'000;
+  std::string busy = "# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n", pipes = "# TYPE DCGM_FI_PROF_PIPE_TENSOR_ACTIVE gauge\n";
+  const auto add = [&](const char* machine, int gpu, double utilisation, double tensor) {
+    for (int64_t s = 0; s < 60; ++s) {
+      busy += fmt::format("DCGM_FI_DEV_GPU_UTIL{{instance=\"{}\",gpu=\"{}\"}} {} {}\n", machine, gpu, utilisation, kBegin + s);
+      pipes += fmt::format("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{instance=\"{}\",gpu=\"{}\"}} {} {}\n", machine, gpu, tensor, kBegin + s);
+    }
+  };
+  add("half", 0, 100, 0.4), add("half", 1, 100, 0);
+  add("dead", 0, 100, 0), add("dead", 1, 100, 0);
+  add("idle", 0, 0, 0), add("idle", 1, 100, 0.4);
+  add("well", 0, 100, 0.4), add("well", 1, 100, 0.4);
+  store(busy + pipes + "# EOF\n");
+  ASSERT_FALSE(HasFatalFailure());
+  const size_t tensor = metric_named("gpu_tensor_activity", "");
+  const auto series = read_prometheus({.url = url_}, {tensor}, kBegin + 30, kBegin + 50);
+  ASSERT_EQ(series.size(), 1u);
+  std::map<std::string, float> last;
+  for (size_t i = 0; i < series[0].machines.size(); ++i)
+    last[series[0].machines[i]] = series[0].values[series[0].values.size() - series[0].machines.size() + i];
+  EXPECT_EQ(last.count("dead"), 0u);
+  EXPECT_NEAR(static_cast<double>(last["half"]), 40, 1e-4);
+  EXPECT_NEAR(static_cast<double>(last["idle"]), 20, 1e-4);
+  EXPECT_NEAR(static_cast<double>(last["well"]), 40, 1e-4);
+}
 
 TEST_F(RealPrometheus, RangeQueriesGiveWhatWasStored) {
   constexpr int64_t kBegin = 1'700'000'000;

@@ -99,6 +99,32 @@ TEST(Aligned, TimesMustIncrease) {
   EXPECT_THAT(error_of([] { aligned({one_machine(kCpu, {0, 2, 1}, {1, 1, 1})}, {kCpu}, {}); }), HasSubstr("1 after 2"));
 }
 
+// reliability.md §7.2: DCGM's profiling counters stop at 0; with the GPUs at 100 % that is no data, not a machine that stands apart.
+TEST(Aligned, AProfilingCounterThatStandsAtZeroWhileTheGpuIsBusyIsNoData) {
+  const size_t duty = metric_named("gpu_duty_cycle", ""), tensor = metric_named("gpu_tensor_activity", ""),
+               power = metric_named("gpu_power_draw", "");
+  Series busy{.metric = duty, .machines = {"a", "b"}}, pipes{.metric = tensor, .machines = {"a", "b"}},
+      watts{.metric = power, .machines = {"a", "b"}};
+  for (int s = 0; s < 60; ++s) {
+    for (Series* each : {&busy, &pipes, &watts}) each->times_s.push_back(s);
+    busy.values.insert(busy.values.end(), {100.0f, s < 40 ? 100.0f : 0.0f});
+    pipes.values.insert(pipes.values.end(),
+                        {45.0f, s < 20 ? 45.0f : 0.0f});      // b: dead from 20 on; from 40 on the GPU is idle, and 0 is true
+    watts.values.insert(watts.values.end(), {300.0f, 0.0f});  // no profiling counter: 0 stays 0
+  }
+  const Pull pull = aligned({busy, pipes, watts}, {duty, tensor, power}, {});
+  for (int64_t s = 0; s < 60; ++s) {
+    EXPECT_FLOAT_EQ(pull.row(1, s)[0], 0.45f);
+    const float seen = pull.row(1, s)[1];
+    EXPECT_TRUE(s < 20 ? std::abs(seen - 0.45f) < 1e-6f : s < 40 ? std::isnan(seen) : seen == 0) << s << ": " << seen;
+    EXPECT_EQ(pull.row(2, s)[1], 0);
+  }
+  ASSERT_EQ(pull.dead_counters.size(), 1u);
+  EXPECT_EQ(pull.dead_counters[0].machine, 1);
+  EXPECT_EQ(pull.dead_counters[0].metric, tensor);
+  EXPECT_EQ(pull.dead_counters[0].seconds, 20);
+}
+
 TEST(Silences, AreToldWhileOthersGoOn) {
   Series series{.metric = kCpu, .where = "test", .machines = {"a", "b", "c"}};
   for (int s = 0; s < 200; ++s) {

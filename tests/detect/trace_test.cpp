@@ -228,6 +228,35 @@ TEST(Trace, AScoreDoesNotFallWithTheNumberOfMachines) {
   for (const int64_t n : {64, 256, 1024}) EXPECT_NEAR(score(n), score(16), 0.12) << n;
 }
 
+// By hand: means .4 ×7 spread by ±.01 and one at .7. Median .4, absolute deviations 0, .01, …: their median .01.
+TEST(Trace, RobustZIsTheDeviationFromTheMedianInUnitsOfMad) {
+  Pull pull = constant_pull(9, 8);
+  const float means[] = {.39f, .39f, .4f, .4f, .4f, .41f, .41f, .41f, .7f};
+  for (int64_t s = 0; s < 8; ++s) {
+    for (int64_t i = 0; i < 9; ++i) pull.row(0, s)[i] = means[i] + (s % 2 == 0 ? .1f : -.1f);  // the mean of eight samples has no noise left
+  }
+  const Channel channel{"cpu_usage", {1}, std::make_shared<MeanEmbedding>(8), Apart::kRobustZ};
+  const Candidate best = *trace_of(pull, channel, 0, 0, Distance::kEuclidean, 1).at(0);
+  EXPECT_EQ(best.machine, 8);
+  EXPECT_NEAR(static_cast<double>(best.distance), .3 - .0, 1e-5);  // from the median, .4
+  const double z = .3 / (1.4826 * .01 + 1e-6), largest = std::log(9.0) / std::log(16.0);
+  EXPECT_NEAR(static_cast<double>(best.share), 1 / std::sqrt(1 + 15 / (z * z) * largest), 1e-4);
+  // Whoever has nothing of its own is no candidate.
+  EXPECT_EQ(trace_of(constant_pull(9, 8), channel, 0, 0, Distance::kEuclidean, 1).at(0)->machine, -1);
+}
+
+TEST(Trace, IsolationOfTheMeanComparesOneNumberAMachine) {
+  Pull pull = constant_pull(6, 8);
+  for (int64_t s = 0; s < 8; ++s) pull.row(0, s)[2] += s < 4 ? .2f : -.2f;  // another form, the same mean
+  const Channel channel{"cpu_usage", {1}, std::make_shared<MeanEmbedding>(8)};
+  EXPECT_EQ(trace_of(pull, channel, 0, 0, Distance::kEuclidean, 1).at(0)->machine, -1);
+  for (int64_t s = 0; s < 8; ++s) pull.row(0, s)[4] += .1f;
+  const Candidate best = *trace_of(pull, channel, 0, 0, Distance::kEuclidean, 1).at(0);
+  EXPECT_EQ(best.machine, 4);
+  EXPECT_NEAR(static_cast<double>(best.distance), .1, 1e-6);
+  EXPECT_NEAR(static_cast<double>(best.share), 1, 1e-3);
+}
+
 // Alarms of the windows that were scored are those of all, for runs anywhere, with gaps, of several machines; and few are scored where nobody stands apart.
 TEST(SparseTrace, HasTheAlarmsOfTheWholeTrace) {
   const RandomStream stream(31, "runs");

@@ -51,13 +51,38 @@ TEST(Lifetimes, AreLinearAndRoundedUp) {
 
 TEST(Calculators, EveryPublishedFigure) {
   const auto rows = calculator_rows();
-  EXPECT_EQ(rows.size(), 8u + 15 + 1 + 1 + 2);
+  EXPECT_EQ(rows.size(), 8u + 20 + 3 + 2 + 1 + 6 + 1 + 2);
   for (const CalculatorRow& row : rows)
     EXPECT_TRUE(row.good()) << row.calculator << ", " << row.name << ": " << row.computed << " " << row.unit;
   // LLMCarbon's T5, digit by digit: 6 · 11e9 · 600e9 / (512 · 123e12 · 0.37) s.
   const auto t5 = llm_carbon({11e9, 600e9, 512, 123e12, 0.37, 310, 1.12, 0.545});
   EXPECT_DOUBLE_EQ(t5.flops, 3.96e22);
   EXPECT_NEAR(t5.days, 19.67001, 1e-5);
+}
+
+// "Die" and "life cycle" differ tenfold; where both are known both are told, and either can be asked for.
+TEST(PlannedFootprint, EmbodiedBySourceAndHost) {
+  PlannedWork work{.flops = 312e12 * 3600 * 8760 * 0.5, .mfu = 0.5, .years = 1, .place = default_place()};  // one life of an A100
+  const Footprint both = planned_footprint(work);
+  EXPECT_NEAR(both.embodied_die_kg->value, 8.26 * 1.6, 1e-9);
+  EXPECT_NEAR(both.embodied_life_cycle_kg->value, 127.6, 1e-9);
+  EXPECT_NEAR(both.embodied_host_kg->value, 318, 1e-9);
+  work.embodied = EmbodiedSource::kDie;
+  EXPECT_FALSE(planned_footprint(work).embodied_life_cycle_kg.has_value());
+  work.embodied = embodied_source("life-cycle");
+  EXPECT_FALSE(planned_footprint(work).embodied_die_kg.has_value());
+  EXPECT_TRUE(planned_footprint(work).embodied_life_cycle_kg.has_value());
+  EXPECT_THAT(message_of([] { embodied_source("dye"); }), HasSubstr("both, die or life-cycle"));
+}
+
+TEST(FootprintReport, CarbonElsewhereIsTheSpecifiedSet) {
+  PlannedWork work{.flops = 1e21, .place = default_place()};
+  const Footprint f = planned_footprint(work);
+  const auto json = footprint_json(f);
+  const std::pair<const char*, double> expected[] = {{"hydro", 20}, {"us-east1", 367.8}, {"world", 475}, {"coal", 995}};
+  ASSERT_EQ(json["carbon_kg_by_grid"].size(), 4u);
+  for (const auto& [name, grams] : expected)
+    EXPECT_NEAR(json["carbon_kg_by_grid"][name].get<double>(), f.energy_facility_kwh.value * grams / 1000, 1e-9) << name;
 }
 
 TEST(Uncertainty, AddsInQuadrature) {
@@ -153,7 +178,7 @@ TEST(Inventory, AddsPartsAndCarriesTheirErrors) {
 // A run of 4 steps that stopped after 3, went on from 2, and waited between two processes.
 class RunOfEvents {
  public:
-  explicit RunOfEvents(bool meters) : meters_(meters) {
+  explicit RunOfEvents(bool meters, int64_t ranks = 1) : meters_(meters), ranks_(ranks) {
     start(1, 0);
     for (int step = 1; step <= 3; ++step) one_step(step, step * 10.0);
     start(2, 1000);
@@ -175,7 +200,8 @@ class RunOfEvents {
   }
   void start(int64_t generation, double at_s) {
     generation_ = generation;
-    observe::RunStart start{.name = "tiny", .processor = "P", .device = "cpu", .threads = 1, .flops_per_token = 50.0};
+    observe::RunStart start{.name = "tiny", .processor = "P", .device = "cpu", .threads = 1, .world_size = ranks_, .flops_per_token = 50.0};
+    start.host = "h0";
     start.peak_flops_per_second = 1000;
     start.memory_bytes = 8'000'000'000;
     start.cores = 4;
@@ -190,6 +216,7 @@ class RunOfEvents {
   }
   TemporaryFolder folder_;
   bool meters_;
+  int64_t ranks_;
   int64_t generation_ = 1;
   std::string text_;
 };
@@ -218,11 +245,35 @@ TEST(RunFootprint, ModelsWhatNoMeterCounted) {
   EXPECT_THAT(RunOfEvents(true).section(), HasSubstr("measured by the machine"));
 }
 
+// Of several machines: as many devices, the first's joules for each of them, or by what each told of its own power.
+TEST(RunFootprint, SumsOverTheMachines) {
+  const RunOfEvents run(true, 4);
+  const Footprint one = run.footprint();
+  RunAssumptions assumptions;
+  assumptions.machines = {{"h0", std::nullopt}, {"h1", std::nullopt}, {"h2", 70.0}};
+  const Footprint three = run.footprint(assumptions);
+  EXPECT_DOUBLE_EQ(three.input.device_hours, 3 * one.input.device_hours);
+  EXPECT_DOUBLE_EQ(three.input.devices, 3);
+  EXPECT_NEAR(three.energy_it_kwh.value, 3 * one.energy_it_kwh.value, 1e-12);
+  EXPECT_THAT(three.input.energy_kwh.source, HasSubstr("taken to be like"));
+  assumptions.machines = {{"h0", 50.0}, {"h1", 40.0}, {"h2", 70.0}};
+  const Footprint told = run.footprint(assumptions);
+  EXPECT_NEAR(told.energy_it_kwh.value, 160.0 / 50 * one.energy_it_kwh.value, 1e-12);
+  EXPECT_THAT(told.input.energy_kwh.source, HasSubstr("each of them told"));
+  EXPECT_DOUBLE_EQ(told.lifetimes, 3 * one.lifetimes);
+}
+
+// Each of two ranks on the machine is taken to need the processor time of the first: 2 · 20 s in 10 s are all of the four cores.
+TEST(RunFootprint, CountsTheProcessorTimeOfEveryRankOfTheMachine) {
+  const double watts = 4 * 5 * (0.4 + 0.6 * 1.0) + 8 * 0.375;
+  EXPECT_NEAR(RunOfEvents(false, 2).footprint().energy_it_kwh.value, watts * 60 / 3.6e6, 1e-12);
+}
+
 TEST(RunFootprint, TakesTheHoursOfTheRun) {
   std::string day = "hour,g_per_kwh\n";
   for (int hour = 0; hour < 24; ++hour) day += fmt::format("{},{}\n", hour, hour == 0 ? 100 : 900);
-  const Footprint f =
-      RunOfEvents(true).footprint({.place = default_place(), .accelerator = "", .carbon_hours = day, .carbon_hours_name = "day.csv"});
+  const Footprint f = RunOfEvents(true).footprint(
+      {.place = default_place(), .accelerator = "", .carbon_hours = day, .carbon_hours_name = "day.csv", .machines = {}});
   EXPECT_NEAR(f.input.place.carbon.value.value, 100, 1e-9);
 }
 

@@ -2,6 +2,7 @@
 //   LLMCarbon (ICLR 2024, github.com/SotaroKaneda/MLCarbon), ML CO2 Impact (github.com/mlco2/impact), CodeCarbon's mix of power stations
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,17 @@ struct LlmCarbonAnswer {
   double flops = 0, days = 0, mwh = 0, tonnes = 0;
 };
 LlmCarbonAnswer llm_carbon(const LlmCarbonQuestion& question);
+
+// Its polynomials of a dense model's size: V100s that it would have trained on, and TFLOP/s of one by tensor and by pipeline parallelism. Fits, outside
+// of whose range (some 10 to 1,000 milliards of parameters) they fall below nothing.
+struct LlmCarbonFit {
+  double devices = 0, tensor_parallel_tflops = 0, pipeline_tflops = 0;
+};
+LlmCarbonFit llm_carbon_fit(double parameters);
+
+// CodeCarbon's power of memory: by modules (version 3, x86) and by size (version 2).
+double code_carbon_memory_watts(int64_t modules);
+double code_carbon_memory_watts_v2(double gigabytes);
 
 struct EmbodiedPart {
   double count = 0, kg = 0;  // of one

@@ -45,6 +45,7 @@ Footprint footprint_of(FootprintInput input) {
   if (input.tokens > 0) f.joules_per_token = f.energy_it_kwh * 3.6e6 / input.tokens;
   if (input.embodied.die) f.embodied_die_kg = input.embodied.die->value * f.lifetimes;
   if (input.embodied.life_cycle) f.embodied_life_cycle_kg = input.embodied.life_cycle->value * f.lifetimes;
+  if (input.embodied.host) f.embodied_host_kg = input.embodied.host->value * f.lifetimes;
   if (input.material_kg) f.material_kg = *input.material_kg * f.lifetimes;
   f.input = std::move(input);
   return f;
@@ -72,7 +73,7 @@ Footprint planned_footprint(const PlannedWork& work) {
   input.energy_kwh = {"energy_it_kwh", watts * (input.device_hours / 1000),
                       fmt::format("modelled: {:g} W × {:g} of it × {:g} for the host × device-hours", device.thermal_watts,
                                   share.value.value, host.value.value)};
-  input.embodied = embodied_of(device.name);
+  input.embodied = only(embodied_of(device.name), work.embodied);
   if (device.name.starts_with("a100")) input.material_kg = material_kg_per_device().value;
   if (work.inventory) input.material_kg = work.inventory->grams() / 1000;
   input.inventory = work.inventory;
@@ -109,6 +110,7 @@ std::vector<FootprintRow> rows_of(const Footprint& f) {
   if (f.embodied_life_cycle_kg) {
     add("embodied_life_cycle_kg", "embodied carbon, by life cycle", "kg CO2e", *f.embodied_life_cycle_kg, in.embodied.life_cycle->source);
   }
+  if (f.embodied_host_kg) add("embodied_host_kg", "embodied carbon of the host", "kg CO2e", *f.embodied_host_kg, in.embodied.host->source);
   add("water_on_site_l", "water on site", "L", f.water_on_site_l,
       fmt::format("{:g} L per kWh of IT: {}", place.water_on_site.value.value, place.water_on_site.source));
   add("water_grid_l", "water of power stations", "L", f.water_grid_l,

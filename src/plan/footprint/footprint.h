@@ -57,7 +57,7 @@ struct Footprint {
   Uncertain energy_it_kwh, energy_facility_kwh, energy_useful_kwh;
   Uncertain carbon_kg, joules_per_token;
   std::optional<Uncertain> carbon_market_kg;
-  std::optional<Uncertain> embodied_die_kg, embodied_life_cycle_kg, material_kg;
+  std::optional<Uncertain> embodied_die_kg, embodied_life_cycle_kg, embodied_host_kg, material_kg;
   Uncertain water_on_site_l, water_grid_l;
   bool measured() const { return input.level == EnergyLevel::kMeasured; }
 };
@@ -73,6 +73,7 @@ struct PlannedWork {
   double overhead = 0;  // share of time lost beside useful steps: failed, repeated, idle
   Place place;
   std::optional<Inventory> inventory;
+  EmbodiedSource embodied = EmbodiedSource::kBoth;
 };
 Footprint planned_footprint(const PlannedWork& work);
 

@@ -81,9 +81,11 @@ std::string comparison_page(const FootprintComparison& c) {
   return page_of("footprint of two runs", fmt::format("{} beside {}", b.input.title, a.input.title), message_of(c), body);
 }
 
-std::string footprint_section(const std::filesystem::path& run) {
+std::string footprint_section(const std::filesystem::path& run, const std::vector<RunMachine>& machines) {
   try {
-    const Footprint f = run_footprint(run);
+    RunAssumptions assumptions;
+    assumptions.machines = machines;
+    const Footprint f = run_footprint(run, assumptions);
     return fmt::format(
         "<section><h2>Footprint</h2><p class=\"note\">{} The place is not known: the world's means stand for it; <code>footprint run</code> takes "
         "others. Method and limits: docs/footprint.md.</p>\n{}{}<details><summary>Every figure, and how it was come by</summary>{}</details></section>\n",

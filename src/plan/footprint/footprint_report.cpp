@@ -87,8 +87,7 @@ ordered_json footprint_json(const Footprint& f) {
   json["a100_gpus"] = f.a100.whole;
   json["grid"] = json_of(lifetime_grid(in.spent_flops, 312e12));
   ordered_json carbon = ordered_json::object();
-  for (const char* name : {"hydro", "us-east1", "world", "coal"})
-    carbon[name] = f.energy_facility_kwh.value * grid(name).value.value / 1000;
+  for (const Sourced& each : sensitivity_grids()) carbon[each.name] = f.energy_facility_kwh.value * each.value.value / 1000;
   json["carbon_kg_by_grid"] = carbon;
   json["assumptions"] = ordered_json::array();
   for (const Sourced& row : in.assumptions) json["assumptions"].push_back(json_of(row));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "plan/footprint/footprint.h"
+#include "plan/footprint/run_footprint.h"
 
 namespace longhaul::plan {
 
@@ -15,7 +16,7 @@ nlohmann::ordered_json footprint_json(const Footprint& footprint);
 std::string footprint_page(const Footprint& footprint);
 
 // Of a run folder, for observe::write_report; says why when it cannot be told.
-std::string footprint_section(const std::filesystem::path& run);
+std::string footprint_section(const std::filesystem::path& run, const std::vector<RunMachine>& machines = {});
 
 // The second beside the first.
 struct FootprintComparison {

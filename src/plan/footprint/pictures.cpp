@@ -130,10 +130,8 @@ std::string rows_table(const Footprint& f) {
 std::string carbon_by_grid(const Footprint& f) {
   const Scaled kg = scaled(f.carbon_kg.value, {{1000, "g CO2e"}, {1, "kg CO2e"}, {1e-3, "t CO2e"}});
   std::vector<Bar> bars = {{"as computed", f.carbon_kg * kg.factor, "forward"}};
-  for (const auto& [name, label] :
-       {std::pair("hydro", "water power"), {"us-east1", "us-east1"}, {"world", "world mean"}, {"coal", "coal"}}) {
-    bars.push_back({label, f.energy_facility_kwh * grid(name).value * (kg.factor / 1000), "data"});
-  }
+  for (const Sourced& each : sensitivity_grids())
+    bars.push_back({each.name, f.energy_facility_kwh * each.value * (kg.factor / 1000), "data"});
   return bars_picture("Carbon, were the same energy from elsewhere",
                       "Location-based, cooling included; whiskers are one standard deviation.", kg.unit, bars);
 }

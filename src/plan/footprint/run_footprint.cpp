@@ -82,17 +82,23 @@ Sourced metered(const Gathered& run, double seconds) {
                       run.start->energy_meters.value_or("the machine's meters"), watts, 100 * std::min(1.0, run.metered_s / seconds))};
 }
 
-Sourced modelled_processor(const Gathered& run, double seconds, double cores, FootprintInput& input) {
+// ranks: on the first one's machine; its processor time stands for each of theirs.
+Sourced modelled_processor(const Gathered& run, double seconds, double cores, double ranks, FootprintInput& input) {
   const observe::RunStart& start = *run.start;
   // Without the processor's time (events of an earlier version): that the threads worked all the while.
   const double load =
-      std::min(1.0, run.covered_s > 0 ? run.processor_s / (run.covered_s * cores) : static_cast<double>(start.threads) / cores);
+      std::min(1.0, (run.covered_s > 0 ? run.processor_s / run.covered_s : static_cast<double>(start.threads)) * ranks / cores);
   const Sourced core = core_watts(), idle = idle_share(), memory = memory_watts_per_gb();
   const Uncertain share = {idle.value.value + (1 - idle.value.value) * load, idle.value.sigma * (1 - load)};
   const double gigabytes = static_cast<double>(start.memory_bytes.value_or(0)) * 1e-9;
   const Uncertain watts = core.value * share * cores + memory.value * gigabytes;
-  input.assumptions = {
-      core, idle, memory, {"load", {load, 0}, run.covered_s > 0 ? "measured: processor time of the run's process" : "threads over cores"}};
+  input.assumptions = {core,
+                       idle,
+                       memory,
+                       {"load",
+                        {load, 0},
+                        (run.covered_s > 0 ? "measured: processor time of the first rank's process" : "threads over cores") +
+                            (ranks > 1 ? fmt::format(", for each of {:g} on the machine", ranks) : "")}};
   return {"energy_it_kwh", watts * (seconds / 3.6e6),
           fmt::format("modelled: {:.0f} cores × {:g} W × ({:g} idle + {:g} × load {:.0f} %) + {:.0f} GB × {:g} W = {:.1f} W", cores,
                       core.value.value, idle.value.value, 1 - idle.value.value, 100 * load, gigabytes, memory.value.value, watts.value)};
@@ -105,6 +111,24 @@ Sourced modelled_accelerator(const Accelerator& device, double seconds, double d
   return {"energy_it_kwh", watts * (seconds / 3.6e6),
           fmt::format("modelled: {:g} × {:g} W × {:g} of it × {:g} for the host", devices, device.thermal_watts, share.value.value,
                       host.value.value)};
+}
+
+// Of the first rank's machine, brought to all of them.
+Sourced of_all_machines(Sourced first, const std::string& first_host, const std::vector<RunMachine>& machines) {
+  if (machines.size() < 2) return first;
+  double watts = 0, of_first = 0;
+  bool all = true;
+  for (const RunMachine& machine : machines) {
+    all = all && machine.mean_watts;
+    watts += machine.mean_watts.value_or(0);
+    if (machine.host == first_host) of_first = machine.mean_watts.value_or(0);
+  }
+  const bool by_power = all && of_first > 0;
+  const double times = by_power ? watts / of_first : static_cast<double>(machines.size());
+  first.value = first.value * times;
+  first.source += by_power ? fmt::format("; × {:.3g} for {} machines, by the mean power that each of them told", times, machines.size())
+                           : fmt::format("; × {} machines, the others taken to be like the first rank's", machines.size());
+  return first;
 }
 
 }  // namespace
@@ -125,7 +149,9 @@ Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& 
   const bool on_gpu = start.device.starts_with("cuda") || !assumptions.accelerator.empty();
   const double cores = static_cast<double>(start.cores.value_or(start.threads));
   FootprintInput input{.title = start.name, .flops = useful.flops, .spent_flops = gathered.spent.flops, .tokens = useful.tokens};
-  input.devices = on_gpu ? static_cast<double>(start.world_size) : 1;
+  const double machines = std::max(1.0, static_cast<double>(assumptions.machines.size()));
+  const double world = static_cast<double>(std::max<int64_t>(1, start.world_size)), ranks = std::max(1.0, world / machines);
+  input.devices = on_gpu ? world : machines;
   input.device_hours = seconds * input.devices / 3600;
   input.useful_hours = useful.seconds * input.devices / 3600;
   input.years = assumptions.years;
@@ -137,17 +163,19 @@ Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& 
     input.energy_kwh = modelled_accelerator(device, seconds, input.devices, input);
     input.embodied = embodied_of(device.name);
   } else {
-    input.device = fmt::format("{:g} cores of {}", cores, start.processor);
+    input.device = machines > 1 ? fmt::format("{:g} machines with {:g} cores of {}", machines, cores, start.processor)
+                                : fmt::format("{:g} cores of {}", cores, start.processor);
     // The machine is used up whole, so its peak is that of all cores, however few the run had.
-    const double used = static_cast<double>(start.threads * std::max<int64_t>(1, start.world_size));
-    input.peak = start.peak_flops_per_second.value_or(0) * std::max(1.0, cores / std::max(1.0, used));
-    input.energy_kwh = modelled_processor(gathered, seconds, cores, input);
+    const double used = static_cast<double>(start.threads) * world;
+    input.peak = start.peak_flops_per_second.value_or(0) * std::max(1.0, cores * machines / std::max(1.0, used));
+    input.energy_kwh = of_all_machines(modelled_processor(gathered, seconds, cores, ranks, input), start.host, assumptions.machines);
     const Uncertain kg = processor_embodied_kg(static_cast<double>(start.memory_bytes.value_or(0)));
     input.embodied.die = Sourced{"embodied_die_kg", kg, kProcessorEmbodiedSource};
   }
+  input.embodied = only(std::move(input.embodied), assumptions.embodied);
   if (gathered.metered_s > 0) {
     input.level = EnergyLevel::kMeasured;
-    input.energy_kwh = metered(gathered, seconds);
+    input.energy_kwh = of_all_machines(metered(gathered, seconds), start.host, assumptions.machines);
     input.assumptions.clear();
   }
   if (input.peak > 0) input.mfu = useful.flops / (input.peak * useful.seconds);
