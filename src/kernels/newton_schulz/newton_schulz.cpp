@@ -13,7 +13,7 @@ namespace {
 
 using Constants = NewtonSchulzConstants;
 
-constexpr int64_t kRows = 64;                    // of a block, and the columns of a block that is mirrored
+constexpr int64_t kRows = 32;                    // of a block, and the columns of a block that is mirrored
 constexpr int64_t kColumns = 256;                // of the panels that a block of rows is multiplied by at a time
 constexpr int64_t kOfOneThread = 512 * 512 * 2;  // elements of a matrix, up to which it is worth a thread of its own
 
