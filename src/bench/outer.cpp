@@ -10,6 +10,8 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/progress.h"
+#include "base/statistics.h"
+#include "bench/outer_processes.h"
 #include "bench/random_tokens.h"
 #include "comm/delayed.h"
 #include "comm/run_ranks.h"
@@ -22,6 +24,7 @@ namespace {
 
 constexpr double kLr = 1e-4;
 constexpr int64_t kEndless = 1 << 30;  // steps that are left of the run
+constexpr int64_t kSynchronous = -1;   // instead of a round's steps: no outer loop
 
 recipe::ModelConfig config_of(const OuterRequest& request) {
   recipe::ModelConfig config;
@@ -45,7 +48,7 @@ std::shared_ptr<comm::Communicator> own_world(comm::Communicator& threads) {
 // One of the four on one rank.
 class Side {
  public:
-  // every: of CO2's rounds, 0: it is to choose; -1: synchronous steps of all ranks.
+  // every: of CO2's rounds, 0: it is to choose; or kSynchronous: steps of all ranks.
   Side(const OuterRequest& request, comm::Communicator& threads, bool slow, int64_t every)
       : world_(own_world(threads),
                std::make_shared<comm::Link>(comm::LinkOptions{.bytes_per_second = slow ? request.bytes_per_second : 0})),
@@ -121,22 +124,45 @@ bool same_on_all(const model::ParameterSet& parameters, comm::Communicator& worl
   return all.eq(all[0]).all().item<bool>();
 }
 
-double median(std::vector<double> numbers) {
-  std::ranges::sort(numbers);
-  return numbers[numbers.size() / 2];
-}
-
 struct Rates {
   std::vector<double> co2, co2_free, adamw, adamw_free, kept, adamw_kept;
   double waited_s = 0, seconds = 0;
 };
 
-OuterRow row_of(const OuterRequest& request, comm::Communicator& world, Progress& progress) {
+// What a row says of turns.
+void tell(const Rates& rates, OuterRow& row) {
+  row.co2 = median(rates.co2), row.co2_free = median(rates.co2_free), row.adamw = median(rates.adamw);
+  row.adamw_free = median(rates.adamw_free), row.kept = median(rates.kept), row.adamw_kept = median(rates.adamw_kept);
+  row.waited = rates.waited_s / rates.seconds;
+}
+
+// Nothing leaves one worker: what a turn over a slow link keeps of one over a free link is how far equal turns differ.
+OuterRow row_of_one(const OuterRequest& request, comm::Communicator& world, const std::function<void()>& turn_done) {
+  OuterRow row{.workers = 1, .parameters = layout::parameter_count(config_of(request)), .reason = "one worker has nobody to meet"};
+  Side slow(request, world, true, kSynchronous), free(request, world, false, kSynchronous);
+  for (Side* side : {&slow, &free}) side->step();
+  const double tokens = static_cast<double>(request.batch * request.sequence * request.steps);
+  Rates rates;
+  for (int64_t turn = 0; turn < request.turns; ++turn) {
+    const Turn on_slow = steps_of(slow, world, request.steps), on_free = steps_of(free, world, request.steps);
+    for (auto* each : {&rates.co2, &rates.adamw}) each->push_back(tokens / on_slow.seconds);
+    for (auto* each : {&rates.co2_free, &rates.adamw_free}) each->push_back(tokens / on_free.seconds);
+    for (auto* each : {&rates.kept, &rates.adamw_kept}) each->push_back(on_free.seconds / on_slow.seconds);
+    rates.seconds += on_slow.seconds;
+    row.step_s = on_free.seconds / static_cast<double>(request.steps);
+    turn_done();
+  }
+  tell(rates, row);
+  row.same_weights = true;
+  return row;
+}
+
+OuterRow row_of_several(const OuterRequest& request, comm::Communicator& world, const std::function<void()>& turn_done) {
   OuterRow row{.workers = world.size()};
   Side slow(request, world, true, 0);
   const auto choice = slow.round().choice;
   row.every = choice->every, row.reason = choice->reason, row.step_s = choice->step_s, row.exchange_s = choice->exchange_s;
-  Side free(request, world, false, row.every), adamw(request, world, true, -1), adamw_free(request, world, false, -1);
+  Side free(request, world, false, row.every), adamw(request, world, true, kSynchronous), adamw_free(request, world, false, kSynchronous);
   row.parameters = layout::parameter_count(config_of(request));
   for (Side* side : {&free, &adamw, &adamw_free}) side->step();  // what is made at the first use
   free.round();
@@ -150,27 +176,48 @@ OuterRow row_of(const OuterRequest& request, comm::Communicator& world, Progress
     rates.adamw.push_back(of_steps / adamw_slow.seconds), rates.adamw_free.push_back(of_steps / adamw_on_free.seconds);
     rates.kept.push_back(on_free.seconds / on_slow.seconds), rates.adamw_kept.push_back(adamw_on_free.seconds / adamw_slow.seconds);
     rates.waited_s += on_slow.waited_s, rates.seconds += on_slow.seconds;
-    if (world.rank() == 0) progress.advance(1);
+    if (world.rank() == 0) turn_done();
   }
-  row.co2 = median(rates.co2), row.co2_free = median(rates.co2_free), row.adamw = median(rates.adamw);
-  row.adamw_free = median(rates.adamw_free), row.kept = median(rates.kept), row.adamw_kept = median(rates.adamw_kept);
-  row.waited = rates.waited_s / rates.seconds;
+  tell(rates, row);
   row.same_weights = same_on_all(slow.parameters(), world) && same_on_all(free.parameters(), world);
+  return row;
+}
+
+OuterRow one_call(const OuterRequest& request, int64_t workers, Progress& progress) {
+  if (request.processes) {
+    OuterRow row = measure_outer_in_processes(request, workers);
+    progress.advance(request.turns);
+    return row;
+  }
+  OuterRow row;
+  comm::run_ranks(workers, [&](comm::Communicator& world) {
+    const OuterRow of_rank = measure_outer_on(request, world, [&] { progress.advance(1); });
+    if (world.rank() == 0) row = of_rank;
+  });
   return row;
 }
 
 }  // namespace
 
+OuterRow measure_outer_on(const OuterRequest& request, comm::Communicator& world, const std::function<void()>& turn_done) {
+  return world.size() == 1 ? row_of_one(request, world, turn_done) : row_of_several(request, world, turn_done);
+}
+
 std::vector<OuterRow> measure_outer(const OuterRequest& request) {
   std::vector<OuterRow> rows;
-  Progress progress("turns", request.turns * static_cast<int64_t>(request.workers.size()));
+  Progress progress("turns", request.calls * request.turns * static_cast<int64_t>(request.workers.size()));
   for (const int64_t workers : request.workers) {
-    OuterRow row;
-    comm::run_ranks(workers, [&](comm::Communicator& world) {
-      const OuterRow of_rank = row_of(request, world, progress);
-      if (world.rank() == 0) row = of_rank;
-    });
-    rows.push_back(row);
+    std::vector<OuterRow> calls;
+    for (int64_t call = 0; call < request.calls; ++call) calls.push_back(one_call(request, workers, progress));
+    std::ranges::sort(calls, {}, &OuterRow::kept);
+    OuterRow row = calls[calls.size() / 2];
+    row.same_weights = std::ranges::all_of(calls, &OuterRow::same_weights);
+    for (const OuterRow& call : calls) {
+      row.kept_of_calls.push_back(call.kept);
+      row.adamw_kept_of_calls.push_back(call.adamw_kept);
+    }
+    std::ranges::sort(row.adamw_kept_of_calls);
+    rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -178,6 +225,7 @@ std::vector<OuterRow> measure_outer(const OuterRequest& request) {
 nlohmann::ordered_json to_json(const OuterRequest& request, const OuterRow& row) {
   return {{"name", "outer"},
           {"workers", row.workers},
+          {"processes", request.processes},
           {"bytes_per_second", request.bytes_per_second},
           {"parameters", row.parameters},
           {"tokens_per_step", request.batch * row.workers * request.sequence},
@@ -189,9 +237,21 @@ nlohmann::ordered_json to_json(const OuterRequest& request, const OuterRow& row)
           {"tokens_per_second", {{"co2", row.co2}, {"co2_free", row.co2_free}, {"adamw", row.adamw}, {"adamw_free", row.adamw_free}}},
           {"kept", row.kept},
           {"adamw_kept", row.adamw_kept},
+          {"kept_of_calls", row.kept_of_calls},
+          {"adamw_kept_of_calls", row.adamw_kept_of_calls},
           {"waited", row.waited},
           {"same_weights", row.same_weights}};
 }
+
+namespace {
+
+// And, of several calls, from which to which.
+std::string kept_text(double kept, const std::vector<double>& of_calls) {
+  if (of_calls.size() < 2) return fmt::format("{:.2f}", kept);
+  return fmt::format("{:.2f} ({:.2f} to {:.2f})", median(of_calls), of_calls.front(), of_calls.back());
+}
+
+}  // namespace
 
 observe::Table table_of(const OuterRequest& request, const std::vector<OuterRow>& rows) {
   using observe::Align;
@@ -207,9 +267,9 @@ observe::Table table_of(const OuterRequest& request, const std::vector<OuterRow>
                         {"kept", Align::kRight},
                         {"weights"}});
   for (const OuterRow& row : rows) {
-    table.row({std::to_string(row.workers), std::to_string(row.every), fmt::format("{:.0f}", row.co2), fmt::format("{:.0f}", row.co2_free),
-               fmt::format("{:.2f}", row.kept), fmt::format("{:.1f}%", 100 * row.waited), fmt::format("{:.0f}", row.adamw),
-               fmt::format("{:.0f}", row.adamw_free), fmt::format("{:.2f}", row.adamw_kept), row.same_weights ? "equal" : "DIFFER"});
+    table.row({std::to_string(row.workers), row.every > 0 ? std::to_string(row.every) : "-", fmt::format("{:.0f}", row.co2), fmt::format("{:.0f}", row.co2_free),
+               kept_text(row.kept, row.kept_of_calls), fmt::format("{:.1f}%", 100 * row.waited), fmt::format("{:.0f}", row.adamw),
+               fmt::format("{:.0f}", row.adamw_free), kept_text(row.adamw_kept, row.adamw_kept_of_calls), row.same_weights ? "equal" : "DIFFER"});
   }
   return table;
 }
