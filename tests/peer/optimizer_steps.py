@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """torch.ops.longhaul.optimizer_step beside other people's optimizers: torch.optim's AdamW, SGD, Adafactor and Muon, transformers' Adafactor; and, where the
-public ones are not the published algorithm, plain PyTorch in fp64 written from the publications (CAME, LAMB as apex has it, Lion, SM3-II).
+public ones are not the published algorithm, plain PyTorch in fp64 written from the publications (CAME, LAMB as apex has it, Lion, SM3-II). The authors' CAME
+(came-pytorch) and pytorch-optimizer's Lion and SM3, and its CAME on matrices alone (its vectors' momentum is overwritten by the step).
 
     optimizer_steps.py build/release/liblonghaul_ops.so
 
@@ -53,7 +54,7 @@ def beside(what, ours, theirs, dtype, step_of_theirs, shapes=SHAPES):
             close(mine, other.detach(), WEIGHTS[dtype], f"{what} {dtype}: value {i}, step {t + 1}")
 
 
-def beside_torch(what, ours, dtype, make, states=()):
+def beside_torch(what, ours, dtype, make, states=(), shapes=SHAPES):
     """An optimizer of torch.optim's kind, and the names of its states in the order of ours, of every tensor."""
     parameters = [torch.nn.Parameter(value.clone()) for value in ours.values]
     optimizer = make(parameters)
@@ -63,7 +64,7 @@ def beside_torch(what, ours, dtype, make, states=()):
             parameter.grad = gradient.clone()
         optimizer.step()
 
-    beside(what, ours, parameters, dtype, step)
+    beside(what, ours, parameters, dtype, step, shapes)
     mine = iter(ours.states)
     for i, parameter in enumerate(parameters):
         for name in states(parameter) if callable(states) else states:
@@ -99,6 +100,24 @@ def transformers_adafactor(ops):
                                  lambda p: Adafactor(p, lr=None if relative else 1e-2, beta1=momentum or None, weight_decay=0.1,
                                                      scale_parameter=scaled, relative_step=relative),
                                  lambda p: (["exp_avg"] if momentum else []) + factored(p))
+
+
+def packages_of_authors(ops):
+    import came_pytorch
+    import pytorch_optimizer
+
+    came_states = lambda p: ["exp_avg"] + (["exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res_row", "exp_avg_res_col"] if p.dim() > 1 else ["exp_avg_sq"])
+    for dtype in WEIGHTS:
+        for decay in (0.0, 0.05):
+            options = [0.9, 0.999, 0.9999, decay]
+            beside_torch("came-pytorch", Ours(ops, "came", dtype, options, lr=1e-3), dtype,
+                         lambda p: came_pytorch.CAME(p, lr=1e-3, betas=(0.9, 0.999, 0.9999), weight_decay=decay), came_states)
+            beside_torch("pytorch-optimizer Lion", Ours(ops, "lion", dtype, [0.9, 0.99, decay], lr=1e-3), dtype,
+                         lambda p: pytorch_optimizer.Lion(p, lr=1e-3, betas=(0.9, 0.99), weight_decay=decay))
+            beside_torch("pytorch-optimizer CAME", Ours(ops, "came", dtype, options, lr=1e-3, shapes=SHAPES[1:]), dtype,
+                         lambda p: pytorch_optimizer.CAME(p, lr=1e-3, betas=(0.9, 0.999, 0.9999), weight_decay=decay), shapes=SHAPES[1:])
+        beside_torch("pytorch-optimizer SM3", Ours(ops, "sm3", dtype, [0.9, 0.0], lr=1e-3), dtype,
+                     lambda p: pytorch_optimizer.SM3(p, lr=1e-3, momentum=0.9, beta=0.0, eps=1e-30))
 
 
 def muon(ops):
@@ -315,7 +334,7 @@ def times(ops):
 
 def main():
     torch.ops.load_library(sys.argv[1])
-    for check in (torch_optimizers, transformers_adafactor, muon, published, torch_rules, a_model_of_torch, refusals, times):
+    for check in (torch_optimizers, transformers_adafactor, packages_of_authors, muon, published, torch_rules, a_model_of_torch, refusals, times):
         start = time.monotonic()
         check(torch.ops.longhaul)
         print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)
