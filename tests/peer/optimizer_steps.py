@@ -6,7 +6,7 @@ public ones are not the published algorithm, plain PyTorch in fp64 written from 
     optimizer_steps.py build/release/liblonghaul_ops.so
 
 Shapes (7), (64, 48) and (5, 3), 50 steps from one seed: weights within 1e-5 of their largest in fp32, 1e-10 in fp64, states within 1e-4 and 1e-9. torch's Muon makes
-its products in bf16: what it adds to weights is within 5e-2 of ours in norm. Then: nothing is recorded, versions rise, fake tensors, torch.compile, refusals.
+its products in bf16: what it adds to weights is within 3e-2 of ours in norm. Then: nothing is recorded, versions rise, fake tensors, torch.compile, refusals.
 """
 import math
 import sys
@@ -120,6 +120,24 @@ def packages_of_authors(ops):
                      lambda p: pytorch_optimizer.SM3(p, lr=1e-3, momentum=0.9, beta=0.0, eps=1e-30))
 
 
+def stacked_matrices(ops):
+    """(2, 5, 3) is two matrices to our CAME; came-pytorch, which clips by the RMS of all of a tensor, is given them one by one."""
+    import came_pytorch
+
+    for dtype in WEIGHTS:
+        ours = Ours(ops, "came", dtype, [0.9, 0.999, 0.9999, 0.05], lr=1e-3, shapes=[(2, 5, 3)])
+        parameters = [torch.nn.Parameter(matrix.clone()) for matrix in ours.values[0]]
+        optimizer = came_pytorch.CAME(parameters, lr=1e-3, betas=(0.9, 0.999, 0.9999), weight_decay=0.05)
+        for t in range(STEPS):
+            gradients = tensors(dtype, 100 + t, 0.3, [(2, 5, 3)])
+            ours.step(gradients)
+            for parameter, gradient in zip(parameters, gradients[0]):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+            for i, (mine, other) in enumerate(zip(ours.values[0], parameters)):
+                close(mine, other.detach(), WEIGHTS[dtype], f"came-pytorch {dtype}: matrix {i}, step {t + 1}")
+
+
 def muon(ops):
     shapes = [(64, 48), (48, 64), (33, 130)]
     for original in (False, True):
@@ -137,7 +155,7 @@ def muon(ops):
             for i, (mine, other, was) in enumerate(zip(ours.values, parameters, before)):
                 added, theirs = mine - was * (1 - 1e-3), other.detach() - was * (1 - 1e-3)
                 error = ((added - theirs).norm() / theirs.norm()).item()
-                assert error < 5e-2, f"torch Muon, value {i}, step {t + 1}: {error:.3g}"
+                assert error < 3e-2, f"torch Muon, value {i}, step {t + 1}: {error:.3g}"
 
 
 # ---- plain PyTorch, from the publications
@@ -334,7 +352,7 @@ def times(ops):
 
 def main():
     torch.ops.load_library(sys.argv[1])
-    for check in (torch_optimizers, transformers_adafactor, packages_of_authors, muon, published, torch_rules, a_model_of_torch, refusals, times):
+    for check in (torch_optimizers, transformers_adafactor, packages_of_authors, stacked_matrices, muon, published, torch_rules, a_model_of_torch, refusals, times):
         start = time.monotonic()
         check(torch.ops.longhaul)
         print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)
