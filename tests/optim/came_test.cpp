@@ -59,6 +59,25 @@ TEST(Came, KnownValuesOfAMatrix) {
   }
 }
 
+// What the first step subtracts, over the learning rate: specs/optimizers.md §12, from two learning rates, so that no weight has a part in it.
+TEST(Came, FirstDirection) {
+  const Tensor expected = matrix({8.32216295, -11.2573589, 12.5196919, -12.9956981, 10.9870203, -9.77523138});
+  std::vector<Tensor> ends;
+  for (const double lr : {0.0, 0.5}) {
+    model::ParameterSet set({spec("w", {2, 3}, true)}, Precision::named("fp64"), at::kCPU);
+    set.add_stacked("w", {"w"});
+    set.allocate();
+    value_of(set, "w").copy_(matrix({0.5, -0.25, 0.125, -1, 0.75, 0.3}));
+    recipe::OptimOptions options = published();
+    options.weight_decay = 0;
+    Came optimizer(options, {set, Precision::named("fp64")});
+    grad_of(set, "w").copy_(matrix({0.1, -0.2, 0.3, -0.4, 0.5, -0.6}));
+    optimizer.step({.lr = lr});
+    ends.push_back(value_of(set, "w").clone());
+  }
+  EXPECT_LT(relative_error((ends[0] - ends[1]) / 0.5, expected), 1e-8);
+}
+
 TEST(Came, KnownValuesOfAVector) {
   model::ParameterSet set({spec("w", {3}, true)}, Precision::named("fp64"), at::kCPU);
   set.add_stacked("w", {"w"});

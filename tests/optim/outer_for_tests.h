@@ -26,11 +26,12 @@ struct Problem {
   std::function<double(int64_t step)> lr = [](int64_t) { return 0.05; };
   bool alike = false;  // all workers see the same
   Vector curvature = {8, 3, 1, 0.3, 0.05, 5, 2, 0.7, 0.1, 1.5};
+  double unit = 1;  // of weights
 
-  double start(size_t i) const { return 1 + 0.1 * static_cast<double>(i); }
+  double start(size_t i) const { return unit * (1 + 0.1 * static_cast<double>(i)); }
   double gradient(int64_t worker, int64_t step, size_t i, double w) const {
     const auto k = static_cast<double>(i), who = alike ? 0 : static_cast<double>(worker), when = static_cast<double>(step);
-    return curvature[i] * (w - 0.3 * std::sin(who + k)) + noise * std::sin(1.7 * who + 2.3 * when + 0.9 * k);
+    return curvature[i] * (w - unit * 0.3 * std::sin(who + k)) + unit * noise * std::sin(1.7 * who + 2.3 * when + 0.9 * k);
   }
 };
 

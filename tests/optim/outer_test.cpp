@@ -198,7 +198,7 @@ TEST(OuterLoop, SpectralRadiiOfTheStabilityTable) {
   struct Row {
     double beta, delta, radius;
   };
-  for (const Row& row : {Row{0, 0.05, 0.947}, Row{0, 0.5, 0.707}, Row{0, 0.95, 0.975}, Row{0.2, 0.5, 0.837}, Row{0.2, 0.95, 1.072},
+  for (const Row& row : {Row{0, 0.05, 0.947}, Row{0, 0.5, 0.707}, Row{0, 0.95, 0.975}, Row{0.2, 0.05, 0.932}, Row{0.2, 0.5, 0.837}, Row{0.2, 0.95, 1.072},
                          Row{0.5, 0.05, 0.862}, Row{0.5, 0.5, 1.000}, Row{0.5, 0.95, 1.204}}) {
     // One step of curvature 1 and lr δ takes δ of the error away.
     Problem problem{.workers = 2, .steps = 16, .noise = 0, .lr = [&](int64_t) { return row.delta; }, .alike = true, .curvature = {1}};
@@ -218,6 +218,20 @@ TEST(OuterLoop, SpectralRadiiOfTheStabilityTable) {
     const double radius = root < 0 ? std::sqrt(product) : trace / 2 + std::sqrt(root);
     EXPECT_NEAR(radius, row.radius, 6e-4) << row.beta << " " << row.delta;
   }
+}
+
+// specs: co2.md §3. Of the measured gap: never below 1; 1 where the anchor rested; the same number when weights, and so steps, are in another unit.
+TEST(OuterLoop, TheGapIsAtLeastOneAndHasNoUnit) {
+  const OuterOptions options{.method = Outer::kCo2, .every = 3, .momentum = 0.2, .clip = 0, .guard = false, .synchronous_start = false};
+  Problem problem{.workers = 3, .steps = 18};
+  const Seen seen = on_ranks(options, problem);
+  for (const double gap : seen.gaps) EXPECT_GE(gap, 1);
+  ASSERT_GE(seen.gaps.size(), 4u);
+  EXPECT_EQ(seen.gaps[0], 1) << "nothing has arrived";
+  EXPECT_EQ(seen.gaps[1], 1) << "the anchor had not moved";
+  EXPECT_GT(seen.gaps[2], 1.05) << "and then it had";
+  problem.unit = 1024;  // a power of two: every number of the run is that times the other run's, rounded alike
+  EXPECT_EQ(on_ranks(options, problem).gaps, seen.gaps);
 }
 
 TEST(OuterLoop, RoundsOfOneStepWithoutMomentumAreSynchronousSgd) {
