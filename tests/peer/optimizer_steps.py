@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """torch.ops.longhaul.optimizer_step beside other people's optimizers: torch.optim's AdamW, SGD, Adafactor and Muon, transformers' Adafactor; and, where the
-public ones are not the published algorithm, plain PyTorch in fp64 written from the publications (CAME, LAMB as apex has it, Lion, SM3-II).
+public ones are not the published algorithm, plain PyTorch in fp64 written from the publications (CAME, LAMB as apex has it, Lion, SM3-II). The authors' CAME
+(came-pytorch) and pytorch-optimizer's Lion and SM3, and its CAME on matrices alone (its vectors' momentum is overwritten by the step).
 
     optimizer_steps.py build/release/liblonghaul_ops.so
 
 Shapes (7), (64, 48) and (5, 3), 50 steps from one seed: weights within 1e-5 of their largest in fp32, 1e-10 in fp64, states within 1e-4 and 1e-9. torch's Muon makes
-its products in bf16: what it adds to weights is within 5e-2 of ours in norm. Then: nothing is recorded, versions rise, fake tensors, torch.compile, refusals.
+its products in bf16: what it adds to weights is within 3e-2 of ours in norm. Then: nothing is recorded, versions rise, fake tensors, torch.compile, refusals.
 """
 import math
 import sys
@@ -53,7 +54,7 @@ def beside(what, ours, theirs, dtype, step_of_theirs, shapes=SHAPES):
             close(mine, other.detach(), WEIGHTS[dtype], f"{what} {dtype}: value {i}, step {t + 1}")
 
 
-def beside_torch(what, ours, dtype, make, states=()):
+def beside_torch(what, ours, dtype, make, states=(), shapes=SHAPES):
     """An optimizer of torch.optim's kind, and the names of its states in the order of ours, of every tensor."""
     parameters = [torch.nn.Parameter(value.clone()) for value in ours.values]
     optimizer = make(parameters)
@@ -63,7 +64,7 @@ def beside_torch(what, ours, dtype, make, states=()):
             parameter.grad = gradient.clone()
         optimizer.step()
 
-    beside(what, ours, parameters, dtype, step)
+    beside(what, ours, parameters, dtype, step, shapes)
     mine = iter(ours.states)
     for i, parameter in enumerate(parameters):
         for name in states(parameter) if callable(states) else states:
@@ -101,6 +102,42 @@ def transformers_adafactor(ops):
                                  lambda p: (["exp_avg"] if momentum else []) + factored(p))
 
 
+def packages_of_authors(ops):
+    import came_pytorch
+    import pytorch_optimizer
+
+    came_states = lambda p: ["exp_avg"] + (["exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_res_row", "exp_avg_res_col"] if p.dim() > 1 else ["exp_avg_sq"])
+    for dtype in WEIGHTS:
+        for decay in (0.0, 0.05):
+            options = [0.9, 0.999, 0.9999, decay]
+            beside_torch("came-pytorch", Ours(ops, "came", dtype, options, lr=1e-3), dtype,
+                         lambda p: came_pytorch.CAME(p, lr=1e-3, betas=(0.9, 0.999, 0.9999), weight_decay=decay), came_states)
+            beside_torch("pytorch-optimizer Lion", Ours(ops, "lion", dtype, [0.9, 0.99, decay], lr=1e-3), dtype,
+                         lambda p: pytorch_optimizer.Lion(p, lr=1e-3, betas=(0.9, 0.99), weight_decay=decay))
+            beside_torch("pytorch-optimizer CAME", Ours(ops, "came", dtype, options, lr=1e-3, shapes=SHAPES[1:]), dtype,
+                         lambda p: pytorch_optimizer.CAME(p, lr=1e-3, betas=(0.9, 0.999, 0.9999), weight_decay=decay), shapes=SHAPES[1:])
+        beside_torch("pytorch-optimizer SM3", Ours(ops, "sm3", dtype, [0.9, 0.0], lr=1e-3), dtype,
+                     lambda p: pytorch_optimizer.SM3(p, lr=1e-3, momentum=0.9, beta=0.0, eps=1e-30))
+
+
+def stacked_matrices(ops):
+    """(2, 5, 3) is two matrices to our CAME; came-pytorch, which clips by the RMS of all of a tensor, is given them one by one."""
+    import came_pytorch
+
+    for dtype in WEIGHTS:
+        ours = Ours(ops, "came", dtype, [0.9, 0.999, 0.9999, 0.05], lr=1e-3, shapes=[(2, 5, 3)])
+        parameters = [torch.nn.Parameter(matrix.clone()) for matrix in ours.values[0]]
+        optimizer = came_pytorch.CAME(parameters, lr=1e-3, betas=(0.9, 0.999, 0.9999), weight_decay=0.05)
+        for t in range(STEPS):
+            gradients = tensors(dtype, 100 + t, 0.3, [(2, 5, 3)])
+            ours.step(gradients)
+            for parameter, gradient in zip(parameters, gradients[0]):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+            for i, (mine, other) in enumerate(zip(ours.values[0], parameters)):
+                close(mine, other.detach(), WEIGHTS[dtype], f"came-pytorch {dtype}: matrix {i}, step {t + 1}")
+
+
 def muon(ops):
     shapes = [(64, 48), (48, 64), (33, 130)]
     for original in (False, True):
@@ -118,7 +155,7 @@ def muon(ops):
             for i, (mine, other, was) in enumerate(zip(ours.values, parameters, before)):
                 added, theirs = mine - was * (1 - 1e-3), other.detach() - was * (1 - 1e-3)
                 error = ((added - theirs).norm() / theirs.norm()).item()
-                assert error < 5e-2, f"torch Muon, value {i}, step {t + 1}: {error:.3g}"
+                assert error < 3e-2, f"torch Muon, value {i}, step {t + 1}: {error:.3g}"
 
 
 # ---- plain PyTorch, from the publications
@@ -315,7 +352,7 @@ def times(ops):
 
 def main():
     torch.ops.load_library(sys.argv[1])
-    for check in (torch_optimizers, transformers_adafactor, muon, published, torch_rules, a_model_of_torch, refusals, times):
+    for check in (torch_optimizers, transformers_adafactor, packages_of_authors, stacked_matrices, muon, published, torch_rules, a_model_of_torch, refusals, times):
         start = time.monotonic()
         check(torch.ops.longhaul)
         print(f"{check.__name__}: {time.monotonic() - start:.1f} s", flush=True)
