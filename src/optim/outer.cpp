@@ -72,7 +72,7 @@ std::optional<OuterRound> OuterLoop::after_step(const LocalStep& step) {
   if (std::isfinite(step.loss)) own[kLoss] += step.loss;
   if (every_ == 0) seconds_.push_back(step.seconds);
   if (done_ == 1 && options_.method == recipe::Outer::kCo2 && options_.gap == recipe::OuterGap::kMeasured) {
-    own[kFirstStep] = std::sqrt(ranks_.sum(weights_.squared_distance(), "first step of a round"));
+    own[kFirstStep] = std::sqrt(ranks_.sum(weights_.squared_distances().counted, "first step of a round"));
   }
   if (done_ == 1 && gaps_) gaps_->note_first_step();
   const bool complete = every_ > 0 ? done_ >= length() : seconds_.size() >= kMeasuredSteps;

@@ -32,7 +32,7 @@ void OuterGaps::lengths(const std::vector<double>& squares, const Tensor& length
   for (size_t t = 0; t < held_.size(); ++t) of[t] = std::sqrt(partials_[held_[t].place].item<double>());
 }
 
-void OuterGaps::note_first_step() { lengths(weights_.squared_distances(), first_steps_); }
+void OuterGaps::note_first_step() { lengths(weights_.squared_distances().of_tensors, first_steps_); }
 void OuterGaps::note_movement() { lengths(weights_.squared_movements(), movements_); }
 
 double OuterGaps::mean(std::span<const double> gaps) {

@@ -121,23 +121,14 @@ void OuterWeights::take_difference(bool returns, int64_t fragment) {
   std::fill(movements_.begin(), movements_.end(), 0);
 }
 
-std::vector<double> OuterWeights::distances_of_stretches() const {
+OuterWeights::Distances OuterWeights::squared_distances() const {
   std::vector<double> sums(stretches_.size());
   for_each([&](size_t i, const auto& run) { sums[i] = outer_distance(run); });
-  return sums;
-}
-
-double OuterWeights::squared_distance() const {
-  const std::vector<double> sums = distances_of_stretches();
-  double all = 0;
-  for (size_t i = 0; i < sums.size(); ++i) all += stretches_[i].counted ? sums[i] : 0;
-  return all;
-}
-
-std::vector<double> OuterWeights::squared_distances() const {
-  const std::vector<double> sums = distances_of_stretches();
-  std::vector<double> all(tensors());
-  for (size_t i = 0; i < sums.size(); ++i) all[stretches_[i].tensor] += sums[i];
+  Distances all{.of_tensors = std::vector<double>(tensors())};
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (stretches_[i].counted) all.counted += sums[i];
+    all.of_tensors[stretches_[i].tensor] += sums[i];
+  }
   return all;
 }
 

@@ -35,9 +35,11 @@ class OuterWeights {
   // empty: nothing.
   OuterSums update(const OuterNumbers& numbers, int64_t fragment = kAll, std::span<const double> gaps = {});
   void take_difference(bool returns, int64_t fragment = kAll);
-  double squared_distance() const;  // of weights from anchors, of what this rank counts first
-  // By tensor, of all that this rank has of it, counted elsewhere or not.
-  std::vector<double> squared_distances() const;
+  struct Distances {
+    double counted = 0;              // of what this rank counts first
+    std::vector<double> of_tensors;  // of all that this rank has of each, counted elsewhere or not
+  };
+  Distances squared_distances() const;  // of weights from anchors
   const std::vector<double>& squared_movements() const { return movements_; }  // anchors', since differences were taken
   size_t tensors() const { return movements_.size(); }
   void forget_momentum();
@@ -67,7 +69,6 @@ class OuterWeights {
     int64_t begin = 0, elements = 0;  // in sums_; its numbers lie behind
   };
   Fragment range_of(int64_t fragment) const;
-  std::vector<double> distances_of_stretches() const;
   template <class Real>
   OuterRun<Real> run_of(const Stretch& stretch) const;
   template <class Body>

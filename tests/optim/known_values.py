@@ -15,13 +15,12 @@ def rms(x):
 
 
 def lamb(l2=False, wd=WD, nvlamb=False):
-    w, m, v, ratios = W0.copy(), 0, 0, []
+    w, m, v = W0.copy(), 0, 0
     for t, g in enumerate(GRADIENTS, 1):
         g = g / max(1, np.linalg.norm(g)) + (wd * w if l2 else 0)
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
         u = m / (1 - 0.9 ** t) / (np.sqrt(v / (1 - 0.999 ** t)) + 1e-6) + (0 if l2 else wd * w)
         ratio = np.linalg.norm(w) / np.linalg.norm(u) if wd != 0 or nvlamb else 1
-        ratios.append(ratio)
         w = w - LR * ratio * u
     return w
 
