@@ -26,6 +26,9 @@ double share_of_noise(double noise, int64_t machines) {
   return 1 / std::sqrt(1 + static_cast<double>(kReferenceMachines - 1) * noise * largest);
 }
 
+// So many that enough others are left.
+int64_t candidates_among(int64_t machines, int64_t followed) { return std::min<int64_t>(followed, machines - kFewestPeers + 1); }
+
 float middle_of(std::vector<float> values) {
   const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), half, values.end());
@@ -101,7 +104,7 @@ void WindowScorer::distances_from(int64_t machine, int64_t count, int64_t stride
 void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
   order_.resize(static_cast<size_t>(count));
   std::iota(order_.begin(), order_.end(), 0);
-  const auto most = std::min<int64_t>(followed_, count - kFewestPeers + 1);
+  const int64_t most = candidates_among(count, followed_);
   const auto further = [&](int32_t a, int32_t b) { return sums_[static_cast<size_t>(a)] > sums_[static_cast<size_t>(b)]; };
   std::partial_sort(order_.begin(), order_.begin() + most, order_.end(), further);
   for (int64_t f = 0; f < most; ++f) distances_from(order_[static_cast<size_t>(f)], count, stride, apart_.data() + f * stride);
@@ -141,7 +144,7 @@ void WindowScorer::robust_candidates(int64_t count, Candidate* into) {
   const double deviation = kOfNormal * static_cast<double>(middle_of(offsets)) + 1e-6;
   order_.resize(static_cast<size_t>(count));
   std::iota(order_.begin(), order_.end(), 0);
-  const auto most = std::min<int64_t>(followed_, count - kFewestPeers + 1);
+  const int64_t most = candidates_among(count, followed_);
   std::partial_sort(order_.begin(), order_.begin() + most, order_.end(),
                     [&](int32_t a, int32_t b) { return offsets[static_cast<size_t>(a)] > offsets[static_cast<size_t>(b)]; });
   for (int64_t f = 0; f < most; ++f, ++into) {
