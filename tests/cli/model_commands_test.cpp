@@ -258,7 +258,7 @@ TEST_F(ModelCommands, PlansScalingFromRuns) {
   EXPECT_EQ(laws["groups"][0]["name"], "lightning + softmax");
   EXPECT_EQ(laws["groups"][0]["runs_on_envelope"], 1);
   EXPECT_TRUE(laws["groups"][0]["parameters_of_compute"].is_null());
-  EXPECT_EQ(laws["study"]["laws"].size(), 4u);
+  EXPECT_EQ(laws["study"]["laws"].size(), 5u);
   EXPECT_EQ(laws["study"]["models"].size(), 6u);
   EXPECT_TRUE(fs::exists(page));
   EXPECT_EQ(longhaul({"plan", "scaling"}).status, 64);
