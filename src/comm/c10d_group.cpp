@@ -144,14 +144,16 @@ template <class Fate>
 class C10dWork final : public Work::State {
  public:
   C10dWork(std::shared_ptr<Fate> fate, Started started, Call call, std::string where, std::chrono::milliseconds timeout)
-      : fate_(std::move(fate)), started_(std::move(started)), call_(std::move(call)), where_(std::move(where)), timeout_(timeout) {}
+      : fate_(std::move(fate)), started_(std::move(started)), call_(std::move(call)), label_(label(call_)), where_(std::move(where)), timeout_(timeout) {}
   void wait() override {
     try {
       for (const auto& each : started_) each->wait(timeout_);
     } catch (const std::exception& error) {
       fate_->end(first_line(error), /*by_abort=*/false);
-      fate_->refuse(label(call_), where_);
+      fate_->refuse(label_, where_);
     }
+    started_.clear();
+    call_ = {};
   }
   bool done() override {
     return std::ranges::all_of(started_, [](const auto& each) { return each->isCompleted(); });
@@ -161,7 +163,7 @@ class C10dWork final : public Work::State {
   std::shared_ptr<Fate> fate_;
   Started started_;
   Call call_;  // its tensors stay alive
-  std::string where_;
+  std::string label_, where_;
   std::chrono::milliseconds timeout_;
 };
 

@@ -89,7 +89,9 @@ Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const 
   const Tensor logits = at::mm(hidden.to(at::kDouble), router.t().to(at::kDouble)).to(router.scalar_type());
   const bool softmax = options.score == RouterOptions::Score::kSoftmax;
   const bool sigmoid = options.score == RouterOptions::Score::kSigmoid;
-  const Tensor score = softmax ? logits.softmax(1) : sigmoid ? logits.sigmoid() : at::softplus(logits).sqrt();
+  // By way of fp64 for the same reason: LibTorch's fp32 exponentials in vectors and behind the last whole one differ in their last bit.
+  const Tensor wide = softmax ? logits : logits.to(at::kDouble);
+  const Tensor score = softmax ? logits.softmax(1) : (sigmoid ? wide.sigmoid() : at::softplus(wide).sqrt()).to(logits.scalar_type());
   Tensor judged = options.bias_e.defined() ? score.detach().add(options.bias_e) : score.detach();
   if (options.groups > 1) judged = within_groups(judged, k, options);
   if (options.judged) judged = options.judged(logits.detach());
