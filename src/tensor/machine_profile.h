@@ -19,7 +19,7 @@ struct MachineProfile {
   double measured_at = 0;                              // Unix seconds, of the last measurement
   int64_t measurements = 1;                            // whose best these are
   int64_t threads = 0;                                 // of a GPU's profile too: that it was measured from
-  double gemm_fp32 = 0, gemm_bf16 = 0, gemm_fp64 = 0;  // floating-point operations per second (2·m·n·k a product)
+  double gemm_fp32 = 0, gemm_bf16 = 0, gemm_fp64 = 0;  // floating-point operations per second (2·m·n·k a product); on a CPU bf16 is fp32 at least
   double memory_bytes_per_second = 0;                  // bytes read plus bytes written, see measured_memory
   bool busy = false;                                   // other programs took part of the cores each time: the true rates are higher
   bool from_cache = false;

@@ -35,6 +35,7 @@ class Profile : public ::testing::Test {
 TEST_F(Profile, IsTheBestOfAllMeasurementsAndSaysWhenTheyWere) {
   const double before = wall_time_s();
   const MachineProfile first = measured_profile();
+  EXPECT_GE(first.gemm_bf16, first.gemm_fp32) << "or runs in bf16 would reach more than all of the peak, where bf16 is widened";
   EXPECT_FALSE(first.from_cache);
   EXPECT_GE(first.measured_at, before);
   EXPECT_EQ(first.when(), "measured " + wall_time_text(first.measured_at));
