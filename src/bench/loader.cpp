@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/statistics.h"
 #include "base/temporary_folder.h"
 #include "base/worker.h"
 #include "bench/small_text.h"
@@ -64,11 +65,6 @@ class FromDisk final : public data::BatchShare {
   std::shared_ptr<data::BatchShare> shared_;
 };
 
-double median_of_stalls(std::vector<double> numbers) {
-  std::ranges::sort(numbers);
-  return numbers.empty() ? 0 : numbers[numbers.size() / 2];
-}
-
 LoaderRow measure_readers(const LoaderRequest& request, const data::RunData& data, bool shared) {
   const TemporaryFolder folder;
   const auto options = [&] {
@@ -114,7 +110,7 @@ LoaderRow measure_readers(const LoaderRequest& request, const data::RunData& dat
   const double wall_s = watch.seconds();
   return {.shared = shared,
           .bytes = disk.bytes(),
-          .stall_s = median_of_stalls({stalls.begin() + 1, stalls.end()}),
+          .stall_s = median({stalls.begin() + 1, stalls.end()}),
           .wall_s = wall_s,
           .same_batches = same};
 }

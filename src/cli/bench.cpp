@@ -15,8 +15,6 @@
 #include "bench/decode.h"
 #include "bench/elastic.h"
 #include "bench/file_comparison.h"
-#include "bench/outer.h"
-#include "bench/outer_processes.h"
 #include "bench/overlap.h"
 #include "bench/register.h"
 #include "bench/startup.h"
@@ -31,6 +29,7 @@ namespace longhaul::cli {
 
 void add_bench_faults(Command& group);   // bench_faults.cpp
 void add_bench_loader(Command& group);   // bench_loader.cpp
+void add_bench_outer(Command& group);    // bench_outer.cpp
 void add_bench_plan(Command& group);     // bench_plan.cpp
 void add_bench_quality(Command& group);  // bench_quality.cpp
 namespace {
@@ -342,51 +341,6 @@ void add_bench_corruption(Command& group) {
       for (const observe::Table& table : bench::tables_of(measured)) print(table.text(colours_wanted(stdout)) + "\n");
     }
     return measured.good() ? ExitCode::kDone : ExitCode::kCheckFailed;
-  });
-}
-
-void add_bench_outer(Command& group) {
-  struct Options {
-    bench::OuterRequest request;
-    int64_t workers = 0;
-    double megabytes = 20;
-    bool json = false;
-    std::string as_rank;
-  };
-  auto options = std::make_shared<Options>();
-  Command outer =
-      group.add("outer", "what CO2 and synchronous AdamW keep of their speed over slow links, in turns (exit 1: workers' weights differ)",
-                {{"the table", "bench outer"},
-                 {"three workers over slower links", "bench outer --workers 3 --megabytes 5"},
-                 {"four processes, and how far calls differ", "bench outer --processes --workers 4 --calls 5"},
-                 {"for a script", "bench outer --json"}});
-  outer.option("--workers", options->workers, "how many; 0: two, then four (--processes: one, two, then four)").at_least(0).at_most(64).default_shown();
-  outer.option("--megabytes", options->megabytes, "a second, that a worker's link passes either way").at_least(0.001).default_shown();
-  outer.option("--layers", options->request.layers, "of the model").at_least(1).default_shown();
-  outer.option("--hidden", options->request.hidden, "channels; a multiple of 8").at_least(32).default_shown();
-  outer.option("--turns", options->request.turns, "of which the median counts").at_least(1).default_shown();
-  outer.option("--rounds", options->request.rounds, "of CO2 that a turn times").at_least(1).default_shown();
-  outer.option("--calls", options->request.calls, "each afresh; what is kept is their median, with the least and the most")
-      .at_least(1)
-      .default_shown();
-  outer.flag("--processes", options->request.processes, "workers are processes, else threads of this one");
-  outer.option("--as-rank", options->as_rank, "").hidden();
-  outer.json_flag(options->json, "print one JSON object a line");
-  outer.on_run([options] {
-    if (!options->as_rank.empty()) {
-      bench::measure_outer_as_rank(options->as_rank);
-      return ExitCode::kDone;
-    }
-    options->request.bytes_per_second = options->megabytes * 1e6;
-    if (options->request.processes) options->request.workers = {1, 2, 4};
-    if (options->workers > 0) options->request.workers = {options->workers};
-    const std::vector<bench::OuterRow> rows = bench::measure_outer(options->request);
-    if (options->json) {
-      for (const bench::OuterRow& row : rows) print_json(bench::to_json(options->request, row));
-    } else {
-      print(bench::table_of(options->request, rows).text(colours_wanted(stdout)));
-    }
-    return std::ranges::all_of(rows, &bench::OuterRow::same_weights) ? ExitCode::kDone : ExitCode::kCheckFailed;
   });
 }
 

@@ -19,7 +19,10 @@ using Started = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
 c10d::ReduceOp operation_of(Reduction reduction) { return reduction == Reduction::kMax ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM; }
 
-std::chrono::milliseconds time_of(const Call& call, Timeout otherwise) { return std::min(call.options.timeout.value_or(otherwise), Timeout(std::chrono::hours(24 * 365))); }
+// c10d adds times to clocks: the longest must not wrap around.
+std::chrono::milliseconds time_of(const Call& call, Timeout otherwise) {
+  return std::min(call.options.timeout.value_or(otherwise), Timeout(std::chrono::hours(24 * 365)));
+}
 
 bool even(const std::vector<int64_t>& rows) { return std::ranges::all_of(rows, [&](int64_t each) { return each == rows.front(); }); }
 
