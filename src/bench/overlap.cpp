@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/processor_time.h"
+#include "base/progress.h"
 #include "bench/coupled_transfers.h"
 #include "comm/delayed.h"
 #include "comm/run_ranks.h"
@@ -27,6 +28,16 @@ namespace longhaul::bench {
 namespace {
 
 constexpr int64_t kTraceRanks = 2;
+
+struct Rows {
+  std::vector<OverlapRow> all;
+  Progress progress{"rows", 0};
+
+  void add(OverlapRow row) {
+    all.push_back(std::move(row));
+    progress.advance(1);
+  }
+};
 
 // What rank 0 did between two moments.
 TracedStep traced_between(const comm::CallLog& log, int64_t begin, int64_t end) {
@@ -160,7 +171,7 @@ TimedSteps data_parallel_step(const OverlapSizes& sizes, const DataParallel& how
 }
 
 // Of `collectives` of a step, as many are exposed where the first values come late; one less where they come early.
-void add_data_parallel(const OverlapSizes& sizes, DataParallel how, int64_t collectives, int64_t late, std::vector<OverlapRow>& rows) {
+void add_data_parallel(const OverlapSizes& sizes, DataParallel how, int64_t collectives, int64_t late, Rows& rows) {
   const TimedSteps alone = data_parallel_step(sizes, how, {}, 0);
   // Half of the step for all: each takes less than the pass that it goes on beside.
   const double communication = alone.fastest.wall_s / 2, collective = communication / static_cast<double>(collectives);
@@ -169,7 +180,7 @@ void add_data_parallel(const OverlapSizes& sizes, DataParallel how, int64_t coll
     how.early = early;
     const TimedSteps delayed =
         data_parallel_step(sizes, how, {.bytes_per_second = alone.fastest.bytes / communication}, 1.2 * collective);
-    rows.push_back({.section = "data parallel",
+    rows.add({.section = "data parallel",
                     .setting = fmt::format("{} chunks{}, {}", how.chunks, stage, early ? "first values early" : "late"),
                     .compute_s = alone.fastest.wall_s,
                     .communication_s = communication,
@@ -179,7 +190,7 @@ void add_data_parallel(const OverlapSizes& sizes, DataParallel how, int64_t coll
   }
 }
 
-void add_data_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+void add_data_parallel(const OverlapSizes& sizes, Rows& rows) {
   for (const int64_t chunks : {1, 2, 4, 6}) add_data_parallel(sizes, {.chunks = chunks}, 2 * chunks, 2, rows);
   // Values of each chunk for either pass, and sums; the last chunk's values, which went behind its forward pass, are waited for again.
   add_data_parallel(sizes, {.chunks = 4, .zero = 3}, 3 * 4, 3, rows);
@@ -221,7 +232,7 @@ struct PipelineTimes {
   double units = 0;
 };
 
-void add_pipeline(const OverlapSizes& sizes, const PipelineCase& how, std::vector<OverlapRow>& rows) {
+void add_pipeline(const OverlapSizes& sizes, const PipelineCase& how, Rows& rows) {
   const auto times_of = [&](double delay, double pass_s, int64_t micro_batches) -> PipelineTimes {
     return {pipeline_step(sizes, how, delay * pass_s, micro_batches),
             layout::simulate(how.schedule(micro_batches), {.transfer = delay}).makespan};
@@ -232,14 +243,14 @@ void add_pipeline(const OverlapSizes& sizes, const PipelineCase& how, std::vecto
   for (const double delay : {0.0, 0.25, 0.5, 1.0, 2.0}) {
     const PipelineTimes short_step = times_of(delay, pass, kMicroBatches), long_step = times_of(delay, pass, 2 * kMicroBatches);
     const std::string setting = fmt::format("{}, a delay of {} forward passes", how.name, delay);
-    rows.push_back({.section = "pipeline",
+    rows.add({.section = "pipeline",
                     .setting = setting,
                     .compute_s = few.step.wall_s,
                     .communication_s = delay * pass,
                     .step = short_step.step,
                     .measured = short_step.step.wall_s / few.step.wall_s,
                     .expected = short_step.units / few.units});
-    rows.push_back({.section = "steady state",
+    rows.add({.section = "steady state",
                     .setting = setting,
                     .compute_s = steady / kMicroBatches,
                     .communication_s = delay * pass,
@@ -249,7 +260,7 @@ void add_pipeline(const OverlapSizes& sizes, const PipelineCase& how, std::vecto
   }
 }
 
-void add_pipeline(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+void add_pipeline(const OverlapSizes& sizes, Rows& rows) {
   using enum recipe::PipelineSchedule;
   for (const PipelineCase& how : std::vector<PipelineCase>{{"1f1b, send with receive", {.schedule = k1F1B}, true},
                                                            {"1f1b", {.schedule = k1F1B}},
@@ -283,7 +294,7 @@ TimedSteps tensor_parallel_step(const OverlapSizes& sizes, int64_t parts, const 
   });
 }
 
-void add_tensor_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+void add_tensor_parallel(const OverlapSizes& sizes, Rows& rows) {
   const OverlapSizes larger{.tokens = 2 * sizes.tokens, .hidden = 2 * sizes.hidden, .repetitions = sizes.repetitions};
   for (const int64_t parts : {1, 2, 4, 8}) {
     const TracedStep alone = tensor_parallel_step(larger, parts, {}).fastest;
@@ -295,7 +306,7 @@ void add_tensor_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& row
                    .step = tensor_parallel_step(larger, parts, {.bytes_per_second = alone.bytes / communication}).fastest};
     row.measured = row.step.wall_s / std::max(row.compute_s, row.communication_s);
     row.expected = 1 + 1 / static_cast<double>(parts);
-    rows.push_back(row);
+    rows.add(row);
   }
 }
 
@@ -315,7 +326,7 @@ TimedSteps recurrence_step(const OverlapSizes& sizes, int64_t heads, double dela
   });
 }
 
-void add_context_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& rows) {
+void add_context_parallel(const OverlapSizes& sizes, Rows& rows) {
   const OverlapSizes longer{.tokens = 32 * sizes.tokens, .hidden = sizes.hidden, .repetitions = sizes.repetitions};
   for (const bool halves : {false, true}) {
     const int64_t heads = halves ? 4 : 3;
@@ -330,19 +341,19 @@ void add_context_parallel(const OverlapSizes& sizes, std::vector<OverlapRow>& ro
                    .step = delayed.fastest,
                    .measured = exposed(delayed, alone, 2 * delay),
                    .expected = halves ? 0.0 : 1.0};
-    rows.push_back(row);
+    rows.add(row);
   }
 }
 
 }  // namespace
 
 std::vector<OverlapRow> measure_overlap(const OverlapSizes& sizes) {
-  std::vector<OverlapRow> rows;
+  Rows rows;
   add_data_parallel(sizes, rows);
   add_pipeline({.tokens = sizes.tokens / 2, .hidden = sizes.hidden, .repetitions = sizes.repetitions}, rows);
   add_tensor_parallel(sizes, rows);
   add_context_parallel(sizes, rows);
-  return rows;
+  return rows.all;
 }
 
 nlohmann::ordered_json to_json(const OverlapRow& row) {

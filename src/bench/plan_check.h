@@ -1,7 +1,7 @@
 // `longhaul bench plan`: is what the planner says of a step what it takes here? Small runs of this machine, on one to four ranks: some of them set the
 // planner's constants for it (what products, attention, recurrences and memory reach, what a layer, a step and a message cost, how fast ranks exchange), all
 // others are predicted.
-// Times are medians of steps behind the first three; memory is the peak of tensors of runs on one rank beside what their start had planned.
+// Times are medians of steps behind the first three, of several rounds the fastest; memory is the peak of tensors of runs on one rank beside what their start had planned.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ namespace longhaul::bench {
 
 struct PlanCheckRequest {
   int64_t steps = 20;            // of each run
+  int64_t rounds = 1;            // through all runs: what else a machine does rarely disturbs the same run twice
   bool processes = false;        // ranks are processes under `launch`; else threads
   bool keep = false;             // the constants, for later plans of this machine (train/local_cluster.h)
   std::filesystem::path folder;  // for the runs; empty: a temporary one

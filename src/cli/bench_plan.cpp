@@ -19,9 +19,9 @@ void add_bench_plan(Command& group) {
       group.add("plan", "steps of small runs on this machine beside what the planner says of them: layouts, sizes, memory; some minutes",
                 {{"33 runs on one to four ranks that are threads", "bench plan"},
                  {"keep what was found for later plans of this machine", "bench plan --keep"},
-                 {"ranks that are processes, more steps", "bench plan --processes --steps 40"},
-                 {"for a script", "bench plan --json"}});
+                 {"ranks that are processes, on a machine that does other things too", "bench plan --processes --rounds 3"}});
   check.option("--steps", options->request.steps, "of each run").at_least(6).at_most(10000).default_shown();
+  check.option("--rounds", options->request.rounds, "through all runs, of which a run's fastest counts").at_least(1).at_most(100).default_shown();
   check.flag("--processes", options->request.processes, "ranks are processes that exchange over TCP");
   check.flag("--keep", options->request.keep,
              "use the constants found for plans of this machine from here on (plan --cluster local, the end of train)");

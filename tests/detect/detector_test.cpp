@@ -1,4 +1,4 @@
-// From simulated metrics to alerts: calls, streams, models on disk, variants, thresholds, order, driver and scores.
+// From simulated metrics to alerts: calls, streams, thresholds, models on disk, the page.
 #include "detect/detector.h"
 
 #include <gmock/gmock.h>
@@ -6,14 +6,10 @@
 
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/temporary_folder.h"
-#include "detect/case_files.h"
-#include "detect/csv.h"
-#include "detect/driver.h"
 #include "detect/page.h"
 #include "detect/priority.h"
 #include "detect/stream.h"
@@ -289,175 +285,6 @@ TEST(ModelsFile, ComesBackAsItWas) {
   other.replace(other.find("\\\"version\\\":2"), 13, "\\\"version\\\":7");
   write_text_atomically(folder / "other.safetensors", other);
   EXPECT_THROW(load_models(folder / "other.safetensors"), Error);
-}
-
-TEST(Simulate, IsAFunctionOfTheSeed) {
-  const Case a = simulate({.machines = 6, .seed = 3, .fault = "any", .seconds = 900}),
-             b = simulate({.machines = 6, .seed = 3, .fault = "any", .seconds = 900});
-  ASSERT_EQ(a.pull.values.size(), b.pull.values.size());
-  for (size_t i = 0; i < a.pull.values.size(); ++i)
-    ASSERT_TRUE(a.pull.values[i] == b.pull.values[i] || (std::isnan(a.pull.values[i]) && std::isnan(b.pull.values[i])));
-  EXPECT_NE(a.faults[0].onset_s, simulate({.machines = 6, .seed = 4, .fault = "any", .seconds = 900}).faults[0].onset_s);
-}
-
-TEST(Simulate, FaultsComeBySharesAndMoveWhatTheySay) {
-  std::map<std::string, int> seen;
-  int findable = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
-    const Case made = simulate({.machines = 4, .seed = seed, .fault = "any", .seconds = 900, .metrics = {0}});
-    ++seen[made.faults[0].type];
-    findable += detectable(made.faults[0], metric_choice("used"), kContinuitySpan);
-    EXPECT_GE(made.faults[0].end_s - made.faults[0].onset_s, 60);
-    EXPECT_EQ(made.faults[0].end_s, 900);
-  }
-  EXPECT_NEAR(seen["ecc_error"], 400 * 38.9 / 89.8, 40);
-  EXPECT_EQ(seen.size(), 10u);
-  EXPECT_NEAR(findable / 400.0, 0.83, 0.06);  // 12 % are too short, 5 % show nowhere
-  const Case pcie = simulate({.machines = 8, .seed = 2, .fault = "pcie_downgrading", .seconds = 900});
-  const Fault& fault = pcie.faults[0];
-  ASSERT_EQ(fault.metrics[0], 0u);  // always in PFC
-  double before = 0, after = 0;
-  for (int64_t s = 0; s < 900; ++s) {
-    const float value = pcie.pull.row(0, s)[fault.machine];
-    if (!std::isnan(value)) (s < fault.onset_s ? before : after) = std::max(s < fault.onset_s ? before : after, static_cast<double>(value));
-  }
-  EXPECT_GT(after, fault.severity);
-}
-
-TEST(CaseFiles, TruthComesBack) {
-  TemporaryFolder folder;
-  const Case made = simulate({.machines = 8, .seed = 12, .fault = "gpu_execution_error", .seconds = 120, .episodes = 2});
-  write_case(folder.path(), made);
-  const auto truth = read_truth(folder.path());
-  ASSERT_TRUE(truth.has_value());
-  ASSERT_EQ(truth->faults.size(), 2u);
-  EXPECT_EQ(truth->faults[1].machine, made.faults[1].machine);
-  EXPECT_EQ(truth->faults[1].group, made.faults[1].group);
-  EXPECT_EQ(truth->faults[1].onset_s, made.faults[1].onset_s);
-  const Pull read = read_folder(folder.path(), metric_choice("used"), {});
-  EXPECT_EQ(read.machines, made.pull.machines);
-  EXPECT_EQ(read.seconds, 240);
-  Pull filled = made.pull;
-  fill_gaps(filled);
-  for (size_t i = 0; i < filled.values.size(); ++i)
-    ASSERT_NEAR(static_cast<double>(filled.values[i]), static_cast<double>(read.values[i]), 6e-4) << i;  // four digits
-}
-
-std::vector<Verdict> scored(std::vector<Fault> faults, std::vector<Alert> alerts) {
-  return verdicts_of(faults, {"a", "b", "c", "d"}, alerts, {0}, 248);
-}
-
-TEST(Score, CountsAsDocumented) {
-  const Fault fault{.type = "x", .machine = 1, .group = {3}, .onset_s = 100, .end_s = 900, .metrics = {0}};
-  EXPECT_TRUE(scored({}, {})[0].type == "none" && !scored({}, {})[0].false_alarm);
-  EXPECT_TRUE(scored({}, {{.machine = "a"}})[0].false_alarm);
-  EXPECT_TRUE(scored({fault}, {})[0].missed);
-  EXPECT_TRUE(scored({fault}, {{.machine = "b", .raised_s = 400}})[0].found);
-  EXPECT_EQ(scored({fault}, {{.machine = "b", .raised_s = 400}})[0].delay_s, 300);
-  EXPECT_TRUE(scored({fault}, {{.machine = "d", .raised_s = 400}})[0].by_group);
-  const Verdict wrong = scored({fault}, {{.machine = "a", .raised_s = 400}})[0];
-  EXPECT_TRUE(wrong.missed && wrong.false_alarm && !wrong.found);
-  EXPECT_TRUE(scored({fault}, {{.machine = "b", .raised_s = 400}, {.machine = "a", .raised_s = 300}})[0].false_alarm);  // the first counts
-  EXPECT_TRUE(scored({fault}, {{.machine = "b", .raised_s = 50}})[0].missed);                                           // before it began
-  const Fault second{.type = "x", .machine = 2, .onset_s = 1500, .end_s = 1800, .metrics = {0}};
-  const auto both = scored({fault, second}, {{.machine = "b", .raised_s = 400}, {.machine = "c", .raised_s = 1750}});
-  EXPECT_TRUE(both[0].found && both[1].found);
-  Tally tally =
-      tally_of({scored({fault}, {{.machine = "b", .raised_s = 400}})[0], wrong, scored({fault}, {})[0], scored({}, {{.machine = "a"}})[0]});
-  EXPECT_DOUBLE_EQ(tally.precision(), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(tally.recall(), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(tally.f1(), 1.0 / 3);
-}
-
-TEST(Score, IntervalsAndPairs) {
-  EXPECT_NEAR(wilson(135, 150).low, 0.8415, 1e-3);  // 0.9 of 150: the textbook's 0.841 to 0.939
-  EXPECT_NEAR(wilson(135, 150).high, 0.9385, 1e-3);
-  std::vector<Verdict> a(12, {.type = "x", .found = true}), b = a;
-  for (int i = 0; i < 8; ++i) b[static_cast<size_t>(i)].found = false;
-  a[11].found = false;
-  const Paired paired = mcnemar(a, b);
-  EXPECT_EQ(paired.only_first, 8);
-  EXPECT_EQ(paired.only_second, 1);
-  EXPECT_NEAR(paired.p, 2 * (1 + 9) / 512.0, 1e-12);  // two-sided, of Binomial(9, 1/2)
-}
-
-TEST(Tree, FindsTheTellingFeatureFirst) {
-  const RandomStream stream(1, "tree");
-  std::vector<float> features;
-  std::vector<uint8_t> labels;
-  for (uint64_t i = 0; i < 600; ++i) {
-    const bool faulty = i % 3 == 0;
-    labels.push_back(faulty);
-    features.push_back(static_cast<float>(stream.uniform(4 * i)));
-    features.push_back(static_cast<float>(stream.uniform(4 * i + 1) + (faulty && i % 2 == 0 ? 2 : 0)));  // half of the faults
-    features.push_back(
-        static_cast<float>(stream.uniform(4 * i + 2) + (faulty && i % 6 != 0 ? 3 : 0)));  // the other half, clearer by nothing
-  }
-  const auto tree = grow_tree(features, labels, 3, {.leaf = 20});
-  const auto order = order_by(tree, 3);
-  ASSERT_GE(order.size(), 2u);
-  EXPECT_NE(order[0], 0u);
-  EXPECT_NE(order[1], 0u);
-  EXPECT_NEAR(tree[static_cast<size_t>(tree[0].left)].share + tree[static_cast<size_t>(tree[0].right)].share, 1.2, 0.05);  // 1/5 and 1
-}
-
-TEST(Mahalanobis, EigenvectorsAndScale) {
-  const Eigen eigen = symmetric_eigen({2, 1, 0, 1, 2, 0, 0, 0, 5}, 3);
-  EXPECT_NEAR(eigen.values[0], 5, 1e-12);
-  EXPECT_NEAR(eigen.values[1], 3, 1e-12);
-  EXPECT_NEAR(eigen.values[2], 1, 1e-12);
-  EXPECT_NEAR(std::abs(eigen.vectors[3]), std::sqrt(0.5), 1e-12);
-  // Moments of 0, 0, 1, 1: mean 1/2, variance 1/4, skewness 0, kurtosis 1.
-  std::vector<float> rows(4 * 16), out(4 * 16, std::numeric_limits<float>::quiet_NaN());
-  for (size_t i = 32; i < 64; ++i) rows[i] = 1;
-  window_features({.moments = 4, .window = 4}, rows.data(), 16, out.data());
-  EXPECT_NEAR(static_cast<double>(out[0]), 0.5, 1e-6);
-  EXPECT_NEAR(static_cast<double>(out[16]), 0.25, 1e-6);
-  EXPECT_NEAR(static_cast<double>(out[32]), 0, 1e-5);
-  EXPECT_NEAR(static_cast<double>(out[48]), 1, 1e-4);
-}
-
-class FakeDriver final : public MachineDriver {
- public:
-  std::vector<std::string> calls;
-  bool has_spare = true, works = true;
-  void block(const Alert& alert) override {
-    if (!works) throw Error({.what = "the scheduler is away"});
-    calls.push_back("block " + alert.machine);
-  }
-  std::optional<std::string> replace(const std::string& machine) override {
-    calls.push_back("replace " + machine);
-    return has_spare ? std::optional("spare-1") : std::nullopt;
-  }
-};
-
-TEST(Driver, BlocksThenReplacesOnceAndNotTooMany) {
-  FakeDriver driver;
-  Responder responder(driver, 2);
-  EXPECT_EQ(responder.act_on({.machine = "a", .raised_s = 0}).replacement, "spare-1");
-  EXPECT_EQ(driver.calls, (std::vector<std::string>{"block a", "replace a"}));
-  EXPECT_EQ(responder.act_on({.machine = "a", .raised_s = 10}).kind, Response::Kind::kBlockedBefore);
-  driver.has_spare = false;
-  EXPECT_EQ(responder.act_on({.machine = "b", .raised_s = 20}).kind, Response::Kind::kNoSpare);
-  EXPECT_EQ(responder.act_on({.machine = "c", .raised_s = 30}).kind, Response::Kind::kTooMany);
-  EXPECT_EQ(responder.act_on({.machine = "c", .raised_s = 3700}).kind, Response::Kind::kNoSpare);
-  driver.works = false;
-  const Response failed = responder.act_on({.machine = "d", .raised_s = 9000});
-  EXPECT_EQ(failed.kind, Response::Kind::kFailed);
-  EXPECT_THAT(failed.problem, HasSubstr("the scheduler is away"));
-  driver.works = true;
-  EXPECT_EQ(responder.act_on({.machine = "d", .raised_s = 9001}).kind, Response::Kind::kNoSpare);  // a failure does not count as blocked
-}
-
-TEST(Driver, RunsACommand) {
-  TemporaryFolder folder;
-  const auto script = folder / "handle";
-  write_text_atomically(script, "#!/bin/sh\necho \"$@\" >> " + (folder / "log").string() + "\n[ $1 = replace ] && echo spare-9\nexit 0\n");
-  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  CommandDriver driver(script.string());
-  driver.block({.machine = "m 1", .metric = "cpu_usage", .first_s = 300});
-  EXPECT_EQ(driver.replace("m 1"), "spare-9");
-  EXPECT_EQ(read_text(folder / "log"), "block m 1 cpu_usage 300\nreplace m 1\n");
 }
 
 TEST(Page, ShowsTheSuspectAgainstTheRest) {

@@ -1,0 +1,31 @@
+#include "detect/priority.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace longhaul::detect {
+namespace {
+
+TEST(Tree, FindsTheTellingFeatureFirst) {
+  const RandomStream stream(1, "tree");
+  std::vector<float> features;
+  std::vector<uint8_t> labels;
+  for (uint64_t i = 0; i < 600; ++i) {
+    const bool faulty = i % 3 == 0;
+    labels.push_back(faulty);
+    features.push_back(static_cast<float>(stream.uniform(4 * i)));
+    features.push_back(static_cast<float>(stream.uniform(4 * i + 1) + (faulty && i % 2 == 0 ? 2 : 0)));  // half of the faults
+    features.push_back(
+        static_cast<float>(stream.uniform(4 * i + 2) + (faulty && i % 6 != 0 ? 3 : 0)));  // the other half, clearer by nothing
+  }
+  const auto tree = grow_tree(features, labels, 3, {.leaf = 20});
+  const auto order = order_by(tree, 3);
+  ASSERT_GE(order.size(), 2u);
+  EXPECT_NE(order[0], 0u);
+  EXPECT_NE(order[1], 0u);
+  EXPECT_NEAR(tree[static_cast<size_t>(tree[0].left)].share + tree[static_cast<size_t>(tree[0].right)].share, 1.2, 0.05);  // 1/5 and 1
+}
+
+}  // namespace
+}  // namespace longhaul::detect
