@@ -74,7 +74,8 @@ struct TimedSteps {
 };
 
 // rank: makes what a rank needs, in this world, and has its step timed.
-TimedSteps timed_steps(const comm::LinkOptions& options, int64_t repetitions, const std::function<void(comm::Communicator&, const Time&)>& rank) {
+TimedSteps timed_steps(const comm::LinkOptions& options, int64_t repetitions,
+                       const std::function<void(comm::Communicator&, const Time&)>& rank) {
   std::vector<TracedStep> steps;
   comm::run_ranks(kTraceRanks, [&](comm::Communicator& threads) {
     const auto log = std::make_shared<comm::CallLog>(threads.rank());
@@ -178,15 +179,14 @@ void add_data_parallel(const OverlapSizes& sizes, DataParallel how, int64_t coll
   const std::string stage = how.zero == 3 ? ", weights in shares" : "";
   for (const bool early : {true, false}) {
     how.early = early;
-    const TimedSteps delayed =
-        data_parallel_step(sizes, how, {.bytes_per_second = alone.fastest.bytes / communication}, 1.2 * collective);
+    const TimedSteps delayed = data_parallel_step(sizes, how, {.bytes_per_second = alone.fastest.bytes / communication}, 1.2 * collective);
     rows.add({.section = "data parallel",
-                    .setting = fmt::format("{} chunks{}, {}", how.chunks, stage, early ? "first values early" : "late"),
-                    .compute_s = alone.fastest.wall_s,
-                    .communication_s = communication,
-                    .step = delayed.fastest,
-                    .measured = exposed(delayed, alone, communication),
-                    .expected = static_cast<double>(early ? late - 1 : late) / static_cast<double>(collectives)});
+              .setting = fmt::format("{} chunks{}, {}", how.chunks, stage, early ? "first values early" : "late"),
+              .compute_s = alone.fastest.wall_s,
+              .communication_s = communication,
+              .step = delayed.fastest,
+              .measured = exposed(delayed, alone, communication),
+              .expected = static_cast<double>(early ? late - 1 : late) / static_cast<double>(collectives)});
   }
 }
 
@@ -212,17 +212,17 @@ struct PipelineCase {
 
 TracedStep pipeline_step(const OverlapSizes& sizes, const PipelineCase& how, double delay_s, int64_t micro_batches) {
   return timed_steps({.latency_s = delay_s}, sizes.repetitions,
-               [&](comm::Communicator& world, const Time& time) {
-                 parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {.pp = kTraceRanks}), .pipeline = how.options});
-                 OverlapTask task(sizes, 4, ranks);
-                 const layout::Schedule schedule = how.schedule(micro_batches);
-                 time([&] {
-                   task.parameters().zero_gradients();
-                   ranks.begin_step(task.parameters(), micro_batches);
-                   train::Passes(task, ranks, {}).train(schedule);
-                   ranks.sum_gradients(task.parameters());
-                 });
-               })
+                     [&](comm::Communicator& world, const Time& time) {
+                       parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {.pp = kTraceRanks}), .pipeline = how.options});
+                       OverlapTask task(sizes, 4, ranks);
+                       const layout::Schedule schedule = how.schedule(micro_batches);
+                       time([&] {
+                         task.parameters().zero_gradients();
+                         ranks.begin_step(task.parameters(), micro_batches);
+                         train::Passes(task, ranks, {}).train(schedule);
+                         ranks.sum_gradients(task.parameters());
+                       });
+                     })
       .fastest;
 }
 
@@ -244,19 +244,19 @@ void add_pipeline(const OverlapSizes& sizes, const PipelineCase& how, Rows& rows
     const PipelineTimes short_step = times_of(delay, pass, kMicroBatches), long_step = times_of(delay, pass, 2 * kMicroBatches);
     const std::string setting = fmt::format("{}, a delay of {} forward passes", how.name, delay);
     rows.add({.section = "pipeline",
-                    .setting = setting,
-                    .compute_s = few.step.wall_s,
-                    .communication_s = delay * pass,
-                    .step = short_step.step,
-                    .measured = short_step.step.wall_s / few.step.wall_s,
-                    .expected = short_step.units / few.units});
+              .setting = setting,
+              .compute_s = few.step.wall_s,
+              .communication_s = delay * pass,
+              .step = short_step.step,
+              .measured = short_step.step.wall_s / few.step.wall_s,
+              .expected = short_step.units / few.units});
     rows.add({.section = "steady state",
-                    .setting = setting,
-                    .compute_s = steady / kMicroBatches,
-                    .communication_s = delay * pass,
-                    .step = long_step.step,
-                    .measured = (long_step.step.wall_s - short_step.step.wall_s) / steady,
-                    .expected = (long_step.units - short_step.units) / steady_units});
+              .setting = setting,
+              .compute_s = steady / kMicroBatches,
+              .communication_s = delay * pass,
+              .step = long_step.step,
+              .measured = (long_step.step.wall_s - short_step.step.wall_s) / steady,
+              .expected = (long_step.units - short_step.units) / steady_units});
   }
 }
 

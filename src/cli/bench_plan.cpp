@@ -21,7 +21,10 @@ void add_bench_plan(Command& group) {
                  {"keep what was found for later plans of this machine", "bench plan --keep"},
                  {"ranks that are processes, on a machine that does other things too", "bench plan --processes --rounds 3"}});
   check.option("--steps", options->request.steps, "of each run").at_least(6).at_most(10000).default_shown();
-  check.option("--rounds", options->request.rounds, "through all runs, of which a run's fastest counts").at_least(1).at_most(100).default_shown();
+  check.option("--rounds", options->request.rounds, "through all runs, of which a run's fastest counts")
+      .at_least(1)
+      .at_most(100)
+      .default_shown();
   check.flag("--processes", options->request.processes, "ranks are processes that exchange over TCP");
   check.flag("--keep", options->request.keep,
              "use the constants found for plans of this machine from here on (plan --cluster local, the end of train)");

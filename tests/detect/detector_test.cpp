@@ -235,7 +235,8 @@ TEST(Tune, ChoosesByTheDecisionsOfACall) {
   Tally called;
   for (const LabelledCase& each : cases) {
     const CallReport report = call(each.pull, models, options);
-    for (const Verdict& verdict : verdicts_of(each.faults, each.pull.machines, report.alerts, {}, options.continuity_s)) called.add(verdict);
+    for (const Verdict& verdict : verdicts_of(each.faults, each.pull.machines, report.alerts, {}, options.continuity_s))
+      called.add(verdict);
   }
   EXPECT_EQ(called.f1(), tuned.f1);
   EXPECT_EQ(tuned.f1, 1);
