@@ -37,6 +37,8 @@ std::vector<int32_t> comparable_classes(const Pull& pull, CallReport& report) {
                .hint = "of three machines one is always furthest: look at their metrics side by side instead"});
 }
 
+constexpr int64_t kToldSeconds = 8;  // a window of the denoiser
+
 void say_what_is_missing(const Pull& pull, CallReport& report) {
   for (const size_t metric : pull.missing) report.not_judged.push_back(fmt::format("{} has no samples", metric_text(metric)));
   for (size_t m = 0; m < pull.metrics.size(); ++m) {
@@ -49,6 +51,7 @@ void say_what_is_missing(const Pull& pull, CallReport& report) {
       report.not_judged.push_back(fmt::format("{} has no samples in {} of {} seconds", metric_text(pull.metrics[m]), empty, pull.seconds));
   }
   for (const DeadCounter& each : pull.dead_counters) {
+    if (each.seconds < kToldSeconds) continue;  // a wrong sample now and then is filled in like a missing one
     report.not_judged.push_back(fmt::format(
         "{} of {} stood at 0 in {} while its GPUs were fully busy: the counter is dead, not the machine", metric_text(each.metric),
         printable(pull.machines[static_cast<size_t>(each.machine)]), counted(each.seconds, "second")));

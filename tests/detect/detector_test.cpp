@@ -19,6 +19,7 @@ namespace longhaul::detect {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Trained once, shortly: enough to carry a level, which is what these tests look at.
 const Models& small_models() {
@@ -109,10 +110,14 @@ TEST(Detector, SaysWhatItCannotJudge) {
   for (int64_t s = 0; s < pull.seconds; ++s) std::fill(pull.row(0, s), pull.row(0, s) + 16, 0.1f);
   for (int64_t s = 0; s < 600; ++s) std::fill(pull.row(5, s), pull.row(5, s) + 16, std::numeric_limits<float>::quiet_NaN());
   pull.missing = {9};
+  pull.dead_counters = {{.machine = 4, .metric = 5, .seconds = 20},
+                        {.machine = 6, .metric = 5, .seconds = 2}};  // two seconds are a wrong sample
   const std::string all = ::testing::PrintToString(call(pull, small_models(), {}).not_judged);
   EXPECT_THAT(all, HasSubstr("pfc_tx_packet_rate has one value"));
   EXPECT_THAT(all, HasSubstr("gpu_tensor_activity has no samples in 600 of 900"));
   EXPECT_THAT(all, HasSubstr("gpu_memory_bandwidth has no samples"));
+  EXPECT_THAT(all, HasSubstr("of machine-0004 stood at 0 in 20 seconds"));
+  EXPECT_THAT(all, Not(HasSubstr("machine-0006")));
 }
 
 TEST(Detector, SeveralAtOnce) {
