@@ -67,7 +67,7 @@ while :; do
     0) exit 0 ;;
     74) scontrol requeue "$SLURM_JOB_ID"; exit 74 ;;
     # Starting again does not help (docs/reference/exit-codes.md), unless a node went with them: then any code may be its doing.
-    1 | 64 | 65 | 66 | 70 | 73 | 76 | 93) if [[ $bad == "$bad_before" ]]; then exit "$status"; fi ;;
+    64 | 65 | 66 | 76 | 93) if [[ $bad == "$bad_before" ]]; then exit "$status"; fi ;;
   esac
   if ((asked || restarts_left-- <= 0)); then exit "$status"; fi
   echo "slurm.sh: the ranks ended with $status${bad:+; nodes that are not used: $bad}; they start again, $restarts_left times more at most"

@@ -20,6 +20,9 @@ namespace {
 
 constexpr const char* kIdentity = R"([["program","0123456789abcdef"],["recipe","0123456789abcdef"]])";
 constexpr comm::Timeout kPatience = std::chrono::minutes(5);
+constexpr int64_t kPerMachine = 8;
+constexpr const char* kSaidInMemory[] = {"memory", "memory-seen"};  // as Wire has them
+const std::string kAddress(170, 'a');                               // about as long as one of Gloo's
 
 // A store in this process that counts. What is waited for is there: the simulated ranks come one after the other.
 class CountingStore final : public comm::Store {
@@ -54,8 +57,8 @@ class CountingStore final : public comm::Store {
   std::map<std::string, int64_t> sums_;
 };
 
-// Eight ranks a machine, pipelines of up to eight stages, as at MegaScale.
-layout::Mesh mesh_for(int64_t ranks) { return layout::Mesh(ranks, {.pp = std::min<int64_t>(8, ranks / 8), .tp = 8}); }
+// Pipelines of up to eight stages, as at MegaScale.
+layout::Mesh mesh_for(int64_t ranks) { return layout::Mesh(ranks, {.pp = std::min<int64_t>(8, ranks / kPerMachine), .tp = kPerMachine}); }
 
 void require_agreed(const std::optional<comm::Failure>& failure) {
   if (failure) throw Error(failure->fields);
@@ -63,10 +66,26 @@ void require_agreed(const std::optional<comm::Failure>& failure) {
 
 }  // namespace
 
-int64_t meeting_operations(int64_t ranks) {
+int64_t start_operations(int64_t ranks, int64_t ranks_per_machine) {
   CountingStore store;
+  const auto machine_of = [&](int64_t rank) { return std::to_string(rank / ranks_per_machine); };
+  const auto all_say = [&](const auto& topic_of, const auto& place_of, const auto& count_of) {
+    for (int64_t rank = 0; rank < ranks; ++rank) comm::say(store, topic_of(rank), place_of(rank), "");
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      if (place_of(rank) == 0) comm::collect(store, topic_of(rank), count_of(rank));
+    }
+    for (int64_t rank = 0; rank < ranks; ++rank) comm::hear(store, topic_of(rank));
+  };
   for (int64_t rank = 0; rank < ranks; ++rank) comm::announce(store, rank, ranks, kIdentity);
   for (int64_t rank = 0; rank < ranks; ++rank) require_agreed(comm::verdict(store, rank, ranks, kPatience));
+  std::vector<int64_t> places, counts;
+  for (int64_t rank = 0; rank < ranks; ++rank) places.push_back(comm::come_to_machine(store, machine_of(rank)));
+  all_say([](int64_t) { return std::string("gloo"); }, [](int64_t rank) { return rank; }, [&](int64_t) { return ranks; });
+  for (int64_t rank = 0; rank < ranks; ++rank) counts.push_back(comm::ranks_of_machine(store, machine_of(rank)));
+  for (const std::string topic : kSaidInMemory) {
+    all_say([&](int64_t rank) { return topic + machine_of(rank); }, [&](int64_t rank) { return places[static_cast<size_t>(rank)]; },
+            [&](int64_t rank) { return counts[static_cast<size_t>(rank)]; });
+  }
   return store.operations;
 }
 
@@ -84,28 +103,70 @@ int64_t barrier_operations(int64_t ranks) {
   return store.operations;
 }
 
-double real_store_milliseconds(int64_t ranks) {
-  const uint16_t port = free_port();
-  const auto options = [&](bool serves) {
-    return comm::WireOptions{.host = "127.0.0.1", .port = port, .serves = serves, .prefix = "/startup", .timeout = kPatience};
-  };
-  std::vector<std::unique_ptr<comm::Wire>> wires(static_cast<size_t>(ranks));  // rank 0's goes last, and the store with it
-  std::vector<std::unique_ptr<Worker>> workers;
-  for (int64_t rank = 0; rank < ranks; ++rank) workers.push_back(std::make_unique<Worker>(fmt::format("rank {}", rank)));
-  const Stopwatch watch;
-  wires[0] = std::make_unique<comm::Wire>(options(true));
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    const auto self = static_cast<size_t>(rank);
-    workers[self]->post([&, rank, self] {
-      if (rank > 0) wires[self] = std::make_unique<comm::Wire>(options(false));
-      comm::announce(*wires[self], rank, ranks, kIdentity);
-      require_agreed(comm::verdict(*wires[self], rank, ranks, kPatience));
-    });
+namespace {
+
+// Ranks that are threads, each with a client of a real store; the store is gone with them.
+class RealRanks {
+ public:
+  explicit RealRanks(int64_t ranks) : wires_(static_cast<size_t>(ranks)) {
+    for (int64_t rank = 0; rank < ranks; ++rank) workers_.push_back(std::make_unique<Worker>(fmt::format("rank {}", rank)));
+    wires_[0] = std::make_unique<comm::Wire>(options(true));
   }
-  for (const auto& worker : workers) worker->wait();
-  const double milliseconds = watch.milliseconds();
-  while (wires.size() > 1) wires.pop_back();
-  return milliseconds;
+  ~RealRanks() {
+    while (wires_.size() > 1) wires_.pop_back();  // rank 0's goes last
+  }
+
+  // All at once, until all are done.
+  template <class Work>
+  void each(const Work& work) {
+    for (size_t rank = 0; rank < wires_.size(); ++rank) {
+      workers_[rank]->post([this, rank, work] {
+        if (!wires_[rank]) wires_[rank] = std::make_unique<comm::Wire>(options(false));
+        work(*wires_[rank], static_cast<int64_t>(rank));
+      });
+    }
+    for (const auto& worker : workers_) worker->wait();
+  }
+  int64_t operations() const {
+    int64_t all = 0;
+    for (const auto& wire : wires_) all += wire->operations();
+    return all;
+  }
+
+ private:
+  comm::WireOptions options(bool serves) const {
+    return {.host = "127.0.0.1", .port = port_, .serves = serves, .prefix = "/startup", .timeout = kPatience};
+  }
+  uint16_t port_ = free_port();
+  std::vector<std::unique_ptr<comm::Wire>> wires_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace
+
+int64_t real_start_operations(int64_t ranks) {
+  RealRanks real(ranks);
+  real.each([ranks](comm::Wire& wire, int64_t rank) {
+    comm::announce(wire, rank, ranks, kIdentity);
+    require_agreed(comm::verdict(wire, rank, ranks, kPatience));
+    wire.connect(rank, ranks);
+  });
+  return real.operations();
+}
+
+double real_store_milliseconds(int64_t ranks) {
+  const Stopwatch watch;
+  RealRanks real(ranks);
+  real.each([ranks](comm::Wire& wire, int64_t rank) {
+    comm::announce(wire, rank, ranks, kIdentity);
+    require_agreed(comm::verdict(wire, rank, ranks, kPatience));
+    const std::string machine = std::to_string(rank / kPerMachine);
+    const int64_t place = comm::come_to_machine(wire, machine);
+    comm::tell_each_other(wire, "gloo", rank, ranks, kAddress);
+    const int64_t count = comm::ranks_of_machine(wire, machine);
+    for (const std::string topic : kSaidInMemory) comm::tell_each_other(wire, topic + machine, place, count, kAddress);
+  });
+  return watch.milliseconds();
 }
 
 double log_slope(const std::vector<std::pair<double, double>>& points) {
@@ -122,7 +183,7 @@ Startup measure_startup(int64_t most_clients) {
   Startup startup;
   std::vector<std::pair<double, double>> linear, barriers;
   for (const int64_t ranks : {64, 128, 256, 512, 1024, 2048, 4096, 10240}) {
-    StartupRow row{.ranks = ranks, .operations = meeting_operations(ranks)};
+    StartupRow row{.ranks = ranks, .operations = start_operations(ranks, kPerMachine)};
     linear.emplace_back(ranks, row.operations);
     if (ranks <= kMostOfBarriers) {
       row.barrier_operations = barrier_operations(ranks);
@@ -133,11 +194,17 @@ Startup measure_startup(int64_t most_clients) {
   }
   startup.slope = log_slope(linear);
   startup.barrier_slope = log_slope(barriers);
+  startup.real_ranks = 8;
+  startup.real_operations = real_start_operations(startup.real_ranks);
+  startup.simulated_operations = start_operations(startup.real_ranks, startup.real_ranks);
   return startup;
 }
 
 nlohmann::ordered_json to_json(const Startup& startup) {
-  nlohmann::ordered_json json{{"name", "startup"}, {"slope", startup.slope}, {"slope_with_barriers", startup.barrier_slope}};
+  nlohmann::ordered_json json{{"name", "startup"}, {"slope", startup.slope}, {"slope_with_barriers", startup.barrier_slope},
+                              {"real_ranks", startup.real_ranks},
+                              {"operations_of_real_ranks", startup.real_operations},
+                              {"operations_of_as_many_simulated", startup.simulated_operations}};
   json["rows"] = nlohmann::ordered_json::array();
   for (const StartupRow& row : startup.rows) {
     nlohmann::ordered_json& into = json["rows"].emplace_back(nlohmann::ordered_json{{"ranks", row.ranks}, {"operations", row.operations}});
@@ -147,10 +214,15 @@ nlohmann::ordered_json to_json(const Startup& startup) {
   return json;
 }
 
+std::string comparison_text(const Startup& startup) {
+  return fmt::format("{} real ranks, connected, asked for {} operations; as many simulated ones of one machine for {}\n", startup.real_ranks,
+                     startup.real_operations, startup.simulated_operations);
+}
+
 observe::Table table_of(const Startup& startup) {
   using observe::Align;
   observe::Table table(
-      "operations of the store until all ranks have met",
+      "operations of the store until all ranks are connected",
       {{"ranks", Align::kRight}, {"operations", Align::kRight}, {"a barrier a group", Align::kRight}, {"real store, ms", Align::kRight}});
   for (const StartupRow& row : startup.rows)
     table.row({std::to_string(row.ranks), std::to_string(row.operations),

@@ -21,8 +21,7 @@ void add_bench_outer(Command& group) {
   auto options = std::make_shared<Options>();
   Command outer =
       group.add("outer", "what CO2 and synchronous AdamW keep of their speed over slow links, in turns (exit 1: workers' weights differ)",
-                {{"the table", "bench outer"},
-                 {"three workers over slower links", "bench outer --workers 3 --megabytes 5"},
+                {{"three workers over slower links", "bench outer --workers 3 --megabytes 5"},
                  {"four processes, and how far calls differ", "bench outer --processes --workers 4 --calls 5"},
                  {"for a script", "bench outer --json"}});
   outer.option("--workers", options->workers, "how many; 0: two, then four (--processes: one, two, then four)").at_least(0).at_most(64).default_shown();

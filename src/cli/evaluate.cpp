@@ -6,14 +6,18 @@
 #include <optional>
 
 #include "base/folders.h"
+#include "base/parallel.h"
 #include "base/path_text.h"
 #include "base/progress.h"
+#include "base/temporary_folder.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/evaluate.h"
 #include "cli/model_tokenizer.h"
 #include "cli/output.h"
 #include "comm/communicator.h"
+#include "comm/placement.h"
+#include "comm/rank_processes.h"
 #include "comm/world.h"
 #include "data/corpus.h"
 #include "data/prepare.h"
@@ -80,7 +84,30 @@ std::string words_of(const EvaluateArguments& of) {
                      of.haystack, of.format, of.samples, of.limit, of.tokens_per_pass, of.seed);
 }
 
+// What was typed, once a rank, by each of which the words are read again: they find their place in the environment. The first one prints.
+ExitCode run_on_ranks(const EvaluateArguments& arguments) {
+  const TemporaryFolder folder;
+  const auto failure = comm::failure_of({.size = arguments.ranks,
+                                         .words = comm::own_words(),
+                                         .threads = std::max<int64_t>(1, threads() / arguments.ranks),
+                                         .folder = folder.path(),
+                                         .first_speaks = true});
+  if (!failure) return ExitCode::kDone;
+  fmt::print(stderr, "{}\nevaluate: rank {} of {} ended with {}{}\n", failure->said, failure->rank, arguments.ranks, failure->status,
+             failure->said.empty() ? "; its messages stand above" : ", and said what stands above");
+  return static_cast<ExitCode>(failure->status);
+}
+
 ExitCode run(const EvaluateArguments& arguments) {
+  if (const comm::Placement place = comm::find_place(); arguments.ranks > 1 && place.size != arguments.ranks) {
+    if (place.size == 1) return run_on_ranks(arguments);
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "ranks are here already",
+                 .expected = fmt::format("--ranks {}, or none, where {} ranks were started", place.size, place.size),
+                 .found = fmt::format("--ranks {}", arguments.ranks),
+                 .where = place.engine,
+                 .hint = "leave --ranks out: torchrun's or srun's ranks share the evaluation by themselves"});
+  }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
@@ -137,8 +164,8 @@ void add_evaluate(Command& program) {
   Command evaluate = program.add(
       "evaluate", "how well a model predicts texts, and what it remembers",
       {{"bits per byte, perplexity and next-token accuracy of texts", "evaluate runs/first-run --data ~/texts --stride 256"},
-       {"a needle in a haystack, by length and depth, with a page of its own",
-        "evaluate runs/first-run --task needle --lengths 512,1024,2048 --page needle.html"},
+       {"a needle in a haystack, by length and depth, with a page of its own, by two processes",
+        "evaluate runs/first-run --task needle --lengths 512,1024,2048 --page needle.html --ranks 2"},
        {"multiple choice from a local file, for a program", "evaluate runs/first-run --task choice --data hellaswag.jsonl --json"}});
   evaluate.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
   evaluate.option("--data", arguments->data, "file or folder of text or JSONL; of --task choice its file of questions");
@@ -173,6 +200,12 @@ void add_evaluate(Command& program) {
       .at_least(1)
       .default_shown();
   evaluate.option("--page", arguments->page, "write a page with heat maps to this file");
+  evaluate
+      .option("--ranks", arguments->ranks,
+              "so many processes of this machine share texts or questions, with the figures of one; each holds the model (default: 1, or what torchrun or srun "
+              "started)")
+      .at_least(1)
+      .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   evaluate.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
   evaluate.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();

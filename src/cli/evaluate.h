@@ -14,6 +14,7 @@ namespace longhaul::cli {
 struct EvaluateArguments {
   std::string checkpoint, task, data, jsonl_field, tokenizer, dtype, device = "auto", page;
   int64_t context = 0, stride = 0;
+  int64_t ranks = 1;  // processes of this machine that share it
   // Of tasks.
   std::string lengths, depths = "0,25,50,75,100", pairs, kind = "single", kinds, haystack, format;
   int64_t samples = 0, limit = 0, tokens_per_pass = 4096;

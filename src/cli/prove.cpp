@@ -110,7 +110,7 @@ std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, cons
 // The words that come to this program's own as_rank below.
 train::ProofProcess process_of(const ProveArguments& arguments) {
   return [&arguments](const train::ProofLayout& layout, const std::filesystem::path& folder) {
-    std::vector<std::string> words = {std::filesystem::canonical("/proc/self/exe").string(), "prove", arguments.recipe};
+    std::vector<std::string> words = {"prove", arguments.recipe};
     words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
     words.insert(words.end(), {"--ranks", std::to_string(arguments.ranks), "--layouts", layout.name, "--as-rank", folder.string()});
     return words;

@@ -5,8 +5,10 @@
 // once around: each rank gets its share of the elements of all, adds them in the order of ranks, and gives the sums to all. So the bits are
 // those of ThreadGroup, on every rank and in every run; and each rank moves 2 (n-1)/n of the bytes.
 //
-// The calls of a group are carried out one after the other by a Worker of its own, `gloo calls`; messages of an exchange by one for each
-// peer and direction, `gloo messages`. Groups that are split off use the connections of the world: splitting costs no operation of the store.
+// The ranks of a group meet in the order of its calls, which a Worker of its own carries out, `gloo calls`. Tensors of calls of priority −1, −2, and −3 and
+// below move in a Worker each beside it, with tags of their own: what is more urgent does not wait for them. All ranks give a call the same priority.
+// Messages of an exchange are carried out by one for each peer and direction, `gloo messages`. Groups that are split off use the connections of the
+// world: splitting costs no operation of the store.
 //
 // Not seen: of an exchange that finds no partner only this rank's side is told; a message sent to a member that has left its group, while
 // its process lives on, ends as a time that ran out. Times run in steps of 20 ms.

@@ -59,14 +59,15 @@ bool GlooGroup::transmit(const std::vector<Part>& sends, const std::vector<Part>
     int64_t peer;
   };
   fault_point("call.move");
+  const int64_t tensors = tag(kTensors + lane_of(call.call));
   std::vector<Going> all;
   for (const Part& part : receives) {
     if (part.count == 0 || part.rank == rank_) continue;
-    all.push_back({world_->wire().receive(world_rank(part.rank), tag(kTensors), part.bytes, part.count), part.rank});
+    all.push_back({world_->wire().receive(world_rank(part.rank), tensors, part.bytes, part.count), part.rank});
   }
   for (const Part& part : sends) {
     if (part.count == 0 || part.rank == rank_) continue;
-    all.push_back({world_->wire().send(world_rank(part.rank), tag(kTensors), part.bytes, part.count), part.rank});
+    all.push_back({world_->wire().send(world_rank(part.rank), tensors, part.bytes, part.count), part.rank});
   }
   bool well = true;
   for (const Going& one : all) {

@@ -17,9 +17,9 @@ void put(std::array<char, kSize>& into, const std::string& text) {
   into[count] = 0;
 }
 
-// All that agree() compares.
-uint64_t agreement_of(const Call& call) {
-  std::string text = describe(call);
+// All that agree() compares, and the lane.
+uint64_t agreement_of(const Call& call, int64_t lane) {
+  std::string text = fmt::format("{} {}", lane, describe(call));
   for (const layout::GroupKind& kind : call.kinds) {
     text += kind.name;
     for (const auto& group : kind.groups) text += fmt::format("|{}", fmt::join(group, " "));
@@ -27,22 +27,24 @@ uint64_t agreement_of(const Call& call) {
   return xxh3(text);
 }
 
-Notice notice_of(const GlooCall& call) {
+}  // namespace
+
+GlooGroup::GlooGroup(std::shared_ptr<GlooWorld> world, std::string name, int64_t number, std::vector<int64_t> world_ranks, int64_t rank)
+    : world_(std::move(world)), name_(std::move(name)), number_(number), world_ranks_(std::move(world_ranks)), rank_(rank) {}
+
+Notice GlooGroup::notice_of(const GlooCall& call) const {
   Notice notice;
   put(notice.label, call.label);
   if (call.call.kind == CallKind::kExchange) return notice;
-  put(notice.text, describe(call.call));
-  notice.agreement = agreement_of(call.call);
+  const int64_t lane = lane_of(call.call);
+  const std::string behind = lane > 0 ? fmt::format(", priority {}", -lane) : "";
+  put(notice.text, describe(call.call) + behind);
+  notice.agreement = agreement_of(call.call, lane);
   if (call.call.kind == CallKind::kAllReduce && call.call.input.nbytes() <= kCarried && call.call.input.nbytes() > 0) {
     std::memcpy(notice.carried.data(), call.call.input.const_data_ptr(), call.call.input.nbytes());
   }
   return notice;
 }
-
-}  // namespace
-
-GlooGroup::GlooGroup(std::shared_ptr<GlooWorld> world, std::string name, int64_t number, std::vector<int64_t> world_ranks, int64_t rank)
-    : world_(std::move(world)), name_(std::move(name)), number_(number), world_ranks_(std::move(world_ranks)), rank_(rank) {}
 
 // Whoever still needs this rank finds its farewell where he looks for its next call, or message.
 GlooGroup::~GlooGroup() {
@@ -100,20 +102,29 @@ void GlooGroup::start_collective(const std::shared_ptr<GlooCall>& call) {
     call->hearing[index] = world_->wire().receive(world_rank(other), tag(kNotices), &call->heard[index], sizeof(Notice));
     call->saying[index] = world_->wire().send(world_rank(other), tag(kNotices), &call->said[index], sizeof(Notice));
   }
-  worker_.post([this, call] { carry_out(*call); });
+  worker_.post([this, call] { carry_out(call); });
+}
+
+// The ranks meet in the order of calls, which tells who has not come, and is soon done where all have. Then the bytes of calls that are less urgent move
+// in lanes beside this thread, each in its order, so that nothing that others wait for stands behind them.
+void GlooGroup::carry_out(const std::shared_ptr<GlooCall>& call) {
+  if (!tried(*call, [&] { return meet(*call) && compare(*call); })) return call->finish_one(false);
+  const auto move = [this, call] { call->finish_one(tried(*call, [&] { return move_tensors(*call); })); };
+  const int64_t lane = lane_of(call->call);
+  if (lane == 0) return move();
+  lanes_.try_emplace(lane, "gloo calls").first->second.post(move);
 }
 
 // Nobody must wait for a call for ever, not even where memory is short.
-void GlooGroup::carry_out(GlooCall& call) {
-  bool well = false;
+bool GlooGroup::tried(const GlooCall& call, const std::function<bool()>& part) {
   try {
-    well = meet(call) && compare(call) && move_tensors(call);
+    return part();
   } catch (const std::exception& error) {
     fail({.code = ExitCode::kCommunication,
           .what = fmt::format("rank {} of '{}' cannot carry out {}", rank_, name_, call.label),
           .found = error.what()});
+    return false;
   }
-  call.finish_one(well);
 }
 
 // All are here, or the world has failed.

@@ -2,10 +2,12 @@
 // (gloo_collectives.cpp). Internal to Gloo.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -83,12 +85,17 @@ class GlooGroup {
     std::shared_ptr<GlooCall> call;
     size_t transfer;
   };
-  enum Tag : int64_t { kNotices, kTensors, kMessageNotices, kMessages, kTags };
+  // Tensors move in a lane each of calls of one priority and above: those of priority 0 in the first.
+  static constexpr int64_t kLanes = 4;
+  enum Tag : int64_t { kNotices, kMessageNotices, kMessages, kTensors, kTags = kTensors + kLanes };
+  static int64_t lane_of(const Call& call) { return std::clamp<int64_t>(-call.options.priority, 0, kLanes - 1); }
 
   // gloo_group.cpp, gloo_messages.cpp
   void start_collective(const std::shared_ptr<GlooCall>& call);
   void start_exchange(const std::shared_ptr<GlooCall>& call);
-  void carry_out(GlooCall& call);
+  Notice notice_of(const GlooCall& call) const;
+  void carry_out(const std::shared_ptr<GlooCall>& call);
+  bool tried(const GlooCall& call, const std::function<bool()>& part);  // false: it failed, and with it the world
   bool meet(GlooCall& call);
   bool compare(const GlooCall& call);
   void carry_message(GlooCall& call, size_t transfer);
@@ -99,7 +106,7 @@ class GlooGroup {
   void fail_late(const GlooCall& call, const std::vector<int64_t>& absent);
   // Of bytes that move already, to or from a rank of this group: they have as long as the ranks had to come. False: they did not arrive.
   bool moved(Transmission& transmission, const GlooCall& call, int64_t peer);
-  int64_t tag(Tag which) const { return number_ * kTags + which; }
+  int64_t tag(int64_t which) const { return number_ * kTags + which; }
   int64_t world_rank(int64_t rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
 
   // gloo_collectives.cpp: false when the world has failed meanwhile
@@ -121,7 +128,8 @@ class GlooGroup {
   std::string last_;
   std::deque<OwnMessage> own_sends_, own_receives_;
   std::map<std::pair<int64_t, Direction>, Channel> channels_;
-  Worker worker_{"gloo calls"};  // the last member: the first to go
+  std::map<int64_t, Worker> lanes_;  // but the first; of `worker_` alone
+  Worker worker_{"gloo calls"};      // the last member: the first to go
 };
 
 }  // namespace longhaul::comm

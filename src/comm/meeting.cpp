@@ -2,8 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "comm/gloo_world.h"
 
 namespace longhaul::comm {
@@ -12,6 +14,33 @@ namespace {
 using Json = nlohmann::json;
 
 std::string rank_key(int64_t rank) { return fmt::format("rank/{}", rank); }
+std::string said_key(const std::string& topic, int64_t place) { return fmt::format("{}/{}", topic, place); }
+std::string collected_key(const std::string& topic) { return topic + " of all"; }
+std::string machine_key(const std::string& machine) { return "machine/" + machine; }
+
+// Texts of any bytes as one: each behind its length.
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) {
+    const uint64_t length = text.size();
+    all.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
+  }
+  return all;
+}
+
+std::vector<std::string> parted(const std::string& all) {
+  std::vector<std::string> texts;
+  for (size_t at = 0; at < all.size();) {
+    uint64_t length = 0;
+    LONGHAUL_ASSERT(all.size() - at >= sizeof length, "{} bytes end in a length", all.size());
+    std::memcpy(&length, all.data() + at, sizeof length);
+    at += sizeof length;
+    LONGHAUL_ASSERT(all.size() - at >= length, "{} bytes end in a text of {}", all.size(), length);
+    texts.push_back(all.substr(at, length));
+    at += length;
+  }
+  return texts;
+}
 
 // The first thing in which a rank differs from rank 0.
 std::optional<Failure> difference(const std::vector<std::string>& identities) {
@@ -77,5 +106,24 @@ std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout
                             .found = "nothing in time",
                             .hint = "look at what rank 0 said"}};
 }
+
+void say(Store& store, const std::string& topic, int64_t place, const std::string& text) { store.set(said_key(topic, place), text); }
+
+void collect(Store& store, const std::string& topic, int64_t count) {
+  std::vector<std::string> keys;
+  for (int64_t place = 0; place < count; ++place) keys.push_back(said_key(topic, place));
+  store.set(collected_key(topic), joined(store.get(keys)));
+}
+
+std::vector<std::string> hear(Store& store, const std::string& topic) { return parted(store.get(collected_key(topic))); }
+
+std::vector<std::string> tell_each_other(Store& store, const std::string& topic, int64_t place, int64_t count, const std::string& text) {
+  say(store, topic, place, text);
+  if (place == 0) collect(store, topic, count);
+  return hear(store, topic);
+}
+
+int64_t come_to_machine(Store& store, const std::string& machine) { return store.add(machine_key(machine), 1) - 1; }
+int64_t ranks_of_machine(Store& store, const std::string& machine) { return store.add(machine_key(machine), 0); }
 
 }  // namespace longhaul::comm

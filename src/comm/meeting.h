@@ -1,14 +1,20 @@
-// How ranks meet at a store before they are connected: each says who it is, rank 0 looks at all and gives its word, which the others read. A fixed
-// number of operations a rank, and one of rank 0 that reads n values; so n ranks cost the store O(n).
+// How ranks meet at a store. Before they are connected each says who it is, rank 0 looks at all and gives its word, which the others read. What each of
+// several must know of each other goes likewise through one of them. So a rank does a fixed number of operations, and few ranks one that reads as many values
+// as there are members: n ranks cost the store O(n) in all.
 //
 //   announce(store, rank, size, identity);                   // never waits
 //   if (const auto failure = verdict(store, rank, size, timeout)) …
+//
+//   say(store, "addresses", place, own);                     // never waits
+//   if (place == 0) collect(store, "addresses", count);      // waits for all
+//   for (const std::string& theirs : hear(store, "addresses")) …   // by place; waits for place 0. tell_each_other does the three
 //
 // identity: JSON, a list of (name, hash) that must be the same on all ranks.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/call.h"
 #include "comm/rendezvous.h"
@@ -18,5 +24,14 @@ namespace longhaul::comm {
 
 void announce(Store& store, int64_t rank, int64_t size, const std::string& identity);
 std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout timeout);  // the same on all ranks
+
+void say(Store& store, const std::string& topic, int64_t place, const std::string& text);  // any bytes
+void collect(Store& store, const std::string& topic, int64_t count);
+std::vector<std::string> hear(Store& store, const std::string& topic);
+std::vector<std::string> tell_each_other(Store& store, const std::string& topic, int64_t place, int64_t count, const std::string& text);
+
+// Ranks of one machine, numbered as they come; how many, once all have come.
+int64_t come_to_machine(Store& store, const std::string& machine);
+int64_t ranks_of_machine(Store& store, const std::string& machine);
 
 }  // namespace longhaul::comm

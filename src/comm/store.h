@@ -15,8 +15,8 @@ class Store {
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual bool has(const std::string& key) = 0;
   virtual bool wait_for(const std::string& key, std::chrono::milliseconds timeout) = 0;  // false: it did not come
-  virtual std::string get(const std::string& key) = 0;                                   // which is there
-  virtual std::vector<std::string> get(const std::vector<std::string>& keys) = 0;        // one operation
+  virtual std::string get(const std::string& key) = 0;                                   // waits for it
+  virtual std::vector<std::string> get(const std::vector<std::string>& keys) = 0;        // waits for all
   virtual int64_t add(const std::string& key, int64_t number) = 0;                       // the sum
 };
 

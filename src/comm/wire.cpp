@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -14,7 +15,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/network.h"
+#include "comm/meeting.h"
 #include "comm/shared_wire.h"
 
 namespace longhaul::comm {
@@ -62,17 +65,50 @@ std::shared_ptr<gloo::transport::Device> device_for(const std::string& host) {
 
 bool is_ipv4(const std::string& address) { return address.find(':') == std::string::npos; }
 
-// What c10d warns of, Longhaul says itself where it matters. Whoever sets the variable gets it as he likes it.
-void quieten_c10d() {
+void prepare_c10d() {
   static std::once_flag once;
   std::call_once(once, [] {
+    // What c10d warns of, Longhaul says itself where it matters. Whoever sets the variable gets it as he likes it.
     ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
     c10::initLogging();
+    // Else a rank's address in Gloo has a number for each other rank, and those of a thousand are more than the store takes as one value (8 MiB).
+    ::setenv("GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "1", /*overwrite=*/1);
   });
 }
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+// What Gloo has for a store while it connects all to all. Each rank says where it is (keys end in the rank) and reads where all are: key by key these
+// would be n² reads.
+class Addresses final : public c10d::Store {
+ public:
+  Addresses(comm::Store& store, int64_t rank, int64_t size) : store_(store), rank_(rank), size_(size) {}
+
+  void set(const std::string&, const std::vector<uint8_t>& own) override { say(store_, kTopic, rank_, text_of(own)); }
+  std::vector<uint8_t> get(const std::string& key) override {
+    if (all_.empty()) {
+      if (rank_ == 0) collect(store_, kTopic, size_);
+      all_ = hear(store_, kTopic);
+    }
+    return bytes_of(all_.at(std::stoul(key.substr(key.rfind('/') + 1))));
+  }
+  void wait(const std::vector<std::string>&) override {}  // get() does
+  void wait(const std::vector<std::string>&, const std::chrono::milliseconds&) override {}
+  bool check(const std::vector<std::string>&) override { return true; }
+  int64_t getNumKeys() override { return size_; }
+  int64_t add(const std::string& key, int64_t) override { refuse(key); }
+  bool deleteKey(const std::string& key) override { refuse(key); }
+  c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<Addresses>(store_, rank_, size_); }
+
+ private:
+  static constexpr const char* kTopic = "gloo";
+  [[noreturn]] static void refuse(const std::string& key) { LONGHAUL_ASSERT(false, "Gloo asks for more than addresses: {}", key); }
+
+  comm::Store& store_;
+  int64_t rank_, size_;
+  std::vector<std::string> all_;
+};
 
 }  // namespace
 
@@ -80,14 +116,17 @@ struct Wire::State {
   WireOptions options;
   c10::intrusive_ptr<c10d::TCPStore> server;
   c10::intrusive_ptr<c10d::PrefixStore> store;
+  std::atomic<int64_t> operations{0};  // of it
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
   std::mutex posting;                // ProcessGroupGloo counts what is posted, without a lock
   std::optional<SharedWire> shared;  // to those on this machine
+
+  c10d::PrefixStore& asked(size_t values = 1);  // the store, for an operation
 };
 
 Wire::Wire(const WireOptions& options) : state_(std::make_unique<State>()) {
   state_->options = options;
-  quieten_c10d();
+  prepare_c10d();
   c10d::TCPStoreOptions store;
   store.port = options.port;
   store.isServer = options.serves;
@@ -107,14 +146,21 @@ Wire::Wire(const WireOptions& options) : state_(std::make_unique<State>()) {
 Wire::~Wire() = default;
 
 uint16_t Wire::port() const { return state_->server->getPort(); }
-void Wire::set(const std::string& key, const std::string& value) { state_->store->set(key, bytes_of(value)); }
-bool Wire::has(const std::string& key) { return state_->store->check({key}); }
-std::string Wire::get(const std::string& key) { return text_of(state_->store->get(key)); }
-int64_t Wire::add(const std::string& key, int64_t number) { return state_->store->add(key, number); }
+int64_t Wire::operations() const { return state_->operations; }
+
+c10d::PrefixStore& Wire::State::asked(size_t values) {
+  operations += static_cast<int64_t>(values);
+  return *store;
+}
+
+void Wire::set(const std::string& key, const std::string& value) { state_->asked().set(key, bytes_of(value)); }
+bool Wire::has(const std::string& key) { return state_->asked().check({key}); }
+std::string Wire::get(const std::string& key) { return text_of(state_->asked().get(key)); }
+int64_t Wire::add(const std::string& key, int64_t number) { return state_->asked().add(key, number); }
 
 bool Wire::wait_for(const std::string& key, std::chrono::milliseconds timeout) {
   try {
-    state_->store->wait({key}, timeout);
+    state_->asked().wait({key}, timeout);
     return true;
   } catch (const c10::DistStoreError&) {
     return false;
@@ -123,43 +169,44 @@ bool Wire::wait_for(const std::string& key, std::chrono::milliseconds timeout) {
 
 std::vector<std::string> Wire::get(const std::vector<std::string>& keys) {
   std::vector<std::string> values;
-  for (const std::vector<uint8_t>& value : state_->store->multiGet(keys)) values.push_back(text_of(value));
+  for (const std::vector<uint8_t>& value : state_->asked(keys.size()).multiGet(keys)) values.push_back(text_of(value));
   return values;
 }
 
 std::string Wire::set_once(const std::string& key, const std::string& value) {
-  return text_of(state_->store->compareSet(key, std::vector<uint8_t>(), bytes_of(value)));
+  return text_of(state_->asked().compareSet(key, std::vector<uint8_t>(), bytes_of(value)));
 }
 
 void Wire::connect(int64_t rank, int64_t size) {
   auto options = c10d::ProcessGroupGloo::Options::create(state_->options.timeout);
   options->devices.push_back(device_for(state_->options.host));
   options->threads = 1;  // of Gloo's own collective calls, which are not used
-  state_->group = c10::make_intrusive<c10d::ProcessGroupGloo>(state_->store, static_cast<int>(rank), static_cast<int>(size), options);
-  if (size > 1) connect_in_memory(rank, size);
+  const bool shares = size > 1 && state_->options.shares_memory;
+  const int64_t place = shares ? come_to_machine(*this, machine().boot) : 0;  // connections stand when all have come: then all have been counted
+  state_->group = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<Addresses>(*this, rank, size), static_cast<int>(rank),
+                                                              static_cast<int>(size), options);
+  if (shares) connect_in_memory(rank, size, place);
 }
 
-// With whom each of the two can reach the other's memory, and says so.
-void Wire::connect_in_memory(int64_t rank, int64_t size) {
-  const auto keys_of = [&](const char* name) {
-    std::vector<std::string> keys;
-    for (int64_t other = 0; other < size; ++other) keys.push_back(name + std::to_string(other));
-    return keys;
-  };
-  const std::string own = std::to_string(rank);
-  if (!state_->options.shares_memory) {
-    set("memory/" + own, "none");
-    set("memory-seen/" + own, std::string(static_cast<size_t>(size), '0'));
-    return;
-  }
+// With whom of its machine each of the two can reach the other's memory. Who is here as the `place`-th tells the others his rank and address, then whom he
+// reaches.
+void Wire::connect_in_memory(int64_t rank, int64_t size, int64_t place) {
+  const std::string& here = machine().boot;
+  const int64_t count = ranks_of_machine(*this, here);
   state_->shared.emplace(rank, size);
-  set("memory/" + own, state_->shared->address());
+  std::vector<size_t> ranks;
+  std::vector<std::string> addresses(static_cast<size_t>(size));
+  for (const std::string& theirs : tell_each_other(*this, "memory/" + here, place, count, fmt::format("{} {}", rank, state_->shared->address()))) {
+    const size_t space = theirs.find(' ');
+    ranks.push_back(std::stoul(theirs.substr(0, space)));
+    addresses.at(ranks.back()) = theirs.substr(space + 1);
+  }
+  const std::vector<bool> reached = state_->shared->open(addresses);
   std::string seen;
-  for (const bool one : state_->shared->open(get(keys_of("memory/")))) seen += one ? '1' : '0';
-  set("memory-seen/" + own, seen);
-  std::vector<bool> both;
-  for (const std::string& theirs : get(keys_of("memory-seen/")))
-    both.push_back(seen[both.size()] == '1' && theirs.at(static_cast<size_t>(rank)) == '1');
+  for (const size_t other : ranks) seen += reached[other] ? '1' : '0';
+  const std::vector<std::string> seen_by = tell_each_other(*this, "memory-seen/" + here, place, count, seen);
+  std::vector<bool> both(static_cast<size_t>(size), false);
+  for (size_t i = 0; i < ranks.size(); ++i) both[ranks[i]] = reached[ranks[i]] && seen_by[i].at(static_cast<size_t>(place)) == '1';
   state_->shared->start(both);
 }
 

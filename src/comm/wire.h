@@ -41,6 +41,7 @@ class Wire final : public Store {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
   uint16_t port() const;
+  int64_t operations() const;  // of the store that this rank has asked for; one that reads n values counts n
 
   void set(const std::string& key, const std::string& value) override;
   bool has(const std::string& key) override;
@@ -56,7 +57,7 @@ class Wire final : public Store {
   std::unique_ptr<Transmission> receive(int64_t peer, int64_t tag, void* bytes, size_t count);
 
  private:
-  void connect_in_memory(int64_t rank, int64_t size);
+  void connect_in_memory(int64_t rank, int64_t size, int64_t place);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -4,7 +4,7 @@
 //
 // Alone (no engine, or one rank) it is Single and nothing is opened. Else the ranks meet at rank 0's store and are compared before they are
 // connected: a rank that never comes, or has another program or recipe, is an error in all of them that names it. Each rank does a fixed
-// number of store operations, and rank 0 one that reads what all wrote.
+// number of store operations, and few ranks some that read what all, or all of their machine, wrote (comm/meeting.h).
 //
 // Error 69: the port is in use, rank 0 does not answer, ranks did not come in time. Error 64: ranks that are not of one kind; variables.
 #pragma once

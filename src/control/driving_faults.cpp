@@ -11,9 +11,7 @@ namespace {
 
 // Ranks that all die of the same give their own reason in the next moments: they are not ended at once.
 bool explains_itself(const Fault& fault) {
-  if (fault.source != Fault::Source::kExit) return false;
-  const auto code = static_cast<ExitCode>(fault.status);
-  return code == ExitCode::kUsage || code == ExitCode::kData || code == ExitCode::kCheckpoint || code == ExitCode::kDoNotRestart;
+  return fault.source == Fault::Source::kExit && restart_is_futile(static_cast<ExitCode>(fault.status));
 }
 
 // Whose state can be believed after it: not where a machine or a rank computes what is wrong, nor where all fail alike by what they read.

@@ -114,12 +114,9 @@ Verdict of_exit(const Fault& fault, const Ledger& history, const Policy& policy,
   const auto restart = [](FaultClass kind, Action action = Action::kRestart) {
     return Verdict{.fault = kind, .action = action, .why = ""};
   };
-  switch (static_cast<ExitCode>(fault.status)) {
-    case ExitCode::kUsage:
-    case ExitCode::kData:
-    case ExitCode::kCheckpoint:
-    case ExitCode::kDoNotRestart:
-      return end(FaultClass::kConfiguration);
+  const auto code = static_cast<ExitCode>(fault.status);
+  if (restart_is_futile(code)) return end(code == ExitCode::kFenced ? FaultClass::kFenced : FaultClass::kConfiguration);
+  switch (code) {
     case ExitCode::kNumeric:
       return restart(FaultClass::kNumeric);
     case ExitCode::kOutOfMemory:
@@ -137,8 +134,6 @@ Verdict of_exit(const Fault& fault, const Ledger& history, const Policy& policy,
     case ExitCode::kPreemptedSaved:
     case ExitCode::kPreemptedNotSaved:
       return end(FaultClass::kPreempted);
-    case ExitCode::kFenced:
-      return end(FaultClass::kFenced);
     default:
       return of_crash(fault, fault.ranks.size() > 1 ? FaultClass::kUserCode : FaultClass::kUnclear, history, policy, now_s);
   }
@@ -262,6 +257,11 @@ Verdict classify(const Fault& fault, const Ledger& history, const Policy& policy
       return {.fault = FaultClass::kDriver, .action = Action::kRestart, .why = ""};
   }
   return {};
+}
+
+bool restart_is_futile(ExitCode code) {
+  return code == ExitCode::kUsage || code == ExitCode::kData || code == ExitCode::kCheckpoint || code == ExitCode::kFenced ||
+         code == ExitCode::kDoNotRestart;
 }
 
 bool restarts_ranks(Action action) {

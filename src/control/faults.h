@@ -99,6 +99,10 @@ struct Verdict {
 
 Verdict classify(const Fault& fault, const Ledger& history, const Policy& policy, double now_s);
 
+// Exit codes after which starting again unchanged cannot help, so that nobody does: the driver ends the run with them, deploy/slurm.sh and
+// deploy/jobset.yaml the job, and docs/reference/exit-codes.md says so (a test compares them).
+bool restart_is_futile(ExitCode code);
+
 // Whether the action ends the ranks.
 bool restarts_ranks(Action action);
 

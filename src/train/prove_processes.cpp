@@ -7,10 +7,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/launch.h"
-#include "base/network.h"
 #include "base/temporary_folder.h"
-#include "comm/placement.h"
+#include "comm/rank_processes.h"
 #include "comm/world.h"
 
 namespace longhaul::train {
@@ -90,22 +88,7 @@ std::vector<SeenTwice> prove_in_processes(const ProofSubject& subject, const std
   if (checkpoints) task.update({{"earlier", checkpoints->earlier.string()}, {"own", checkpoints->own.string()}});
   write_text_atomically(folder / "task.json", task.dump());
   const int64_t world = subject.layout.parallel.world();
-  const uint16_t port = free_port();
-  std::vector<LaunchedProcess> ranks;
-  for (int64_t rank = 0; rank < world; ++rank) {
-    LaunchedProcess& one = ranks.emplace_back();
-    one.argv = process(subject.layout, folder.path());
-    one.environment = comm::environment_of_rank(rank, world, port);
-    one.environment.push_back("OMP_NUM_THREADS=1");
-    one.log = file_of(folder.path(), rank, "log");
-  }
-  const LaunchResult result = launch(ranks, static_cast<int>(ExitCode::kCommunication));
-  if (result.first) {
-    throw Error({.code = ExitCode::kCommunication,
-                 .what = fmt::format("rank {} of {} ended with {}", *result.first, world, result.statuses[*result.first]),
-                 .expected = "all ranks to end well",
-                 .found = read_text(*ranks[*result.first].log)});
-  }
+  comm::require_all_end_well({.size = world, .words = process(subject.layout, folder.path()), .folder = folder.path()});
   std::vector<SeenTwice> all;
   for (int64_t rank = 0; rank < world; ++rank) {
     const Json json = Json::parse(read_text(file_of(folder.path(), rank, "json")));

@@ -11,7 +11,7 @@
 
 namespace longhaul::train {
 
-// The words that start a rank of the layout: it must come to prove_as_process with the same subject but for the dtype.
+// The words, behind the program's name, that start a rank of the layout: it must come to prove_as_process with the same subject but for the dtype.
 using ProofProcess = std::function<std::vector<std::string>(const ProofLayout& layout, const std::filesystem::path& folder)>;
 
 // kCommunication, with what the first rank that failed has said, where one ends badly.

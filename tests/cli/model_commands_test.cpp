@@ -217,9 +217,12 @@ TEST_F(ModelCommands, RanksShareATask) {
   };
   const std::vector<std::vector<std::string>> tasks = {{"mqar", "--lengths", "16,32", "--pairs", "4", "--samples", "50"},
                                                        {"needle", "--lengths", "400", "--depths", "0,100", "--samples", "3"}};
+  const std::vector<std::string> cache = {"LONGHAUL_CACHE=" + (folder_ / "cache").string()};
+  std::vector<std::string> printed;
   for (const auto& task : tasks) {
-    const auto one = run_process(words(task), {"LONGHAUL_CACHE=" + (folder_ / "cache").string()}, 180);
+    const auto one = run_process(words(task), cache, 180);
     ASSERT_EQ(one.status, 0) << one.errors;
+    printed.push_back(one.output);
     const auto ranks = on_ranks({task, task, task});
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       EXPECT_EQ(ranks[rank]->wait(), 0) << ranks[rank]->output();
@@ -227,6 +230,16 @@ TEST_F(ModelCommands, RanksShareATask) {
       EXPECT_EQ(ranks[rank]->output().find("\"task\"") != std::string::npos, rank == 0) << rank << ": " << ranks[rank]->output();
     }
   }
+  // And as typed, on this machine: the same line, once; who fails says so, with the code of its error.
+  std::vector<std::string> typed = words(tasks[0]);
+  typed.insert(typed.end(), {"--ranks", "2"});
+  const auto two = run_process(typed, cache, 180);
+  EXPECT_EQ(two.status, 0) << two.errors;
+  EXPECT_EQ(two.output, printed[0]);
+  typed.insert(typed.end(), {"--dtype", "fp7"});
+  const auto refused = run_process(typed, cache, 180);
+  EXPECT_EQ(refused.status, 64) << refused.errors;
+  EXPECT_THAT(refused.errors, HasSubstr("fp7"));
   const auto other = on_ranks({tasks[0], tasks[1]});
   for (const auto& rank : other) {
     EXPECT_NE(rank->wait(), 0);

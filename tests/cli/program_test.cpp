@@ -230,6 +230,19 @@ TEST_F(Program, DoctorAndBenchMeasure) {
   expect_error(run({"bench", "gem"}), 64, "longhaul bench gemm");
 }
 
+// Workers that are processes: this program is started again, twice a call.
+TEST_F(Program, OuterLoopsAreMeasuredOnProcesses) {
+  const ProcessResult bench = run({"bench", "outer", "--processes", "--workers", "2", "--calls", "2", "--layers", "1", "--hidden", "32", "--turns", "1",
+                                   "--rounds", "1", "--megabytes", "1000", "--json"});
+  ASSERT_EQ(bench.status, 0) << bench.errors;
+  const json row = json::parse(bench.output);
+  EXPECT_EQ(row["workers"], 2);
+  EXPECT_EQ(row["processes"], true);
+  EXPECT_EQ(row["same_weights"], true);
+  EXPECT_EQ(row["kept_of_calls"].size(), 2u);
+  EXPECT_GT(row["exchange_s"].get<double>(), 0);
+}
+
 // Errors name the part of docs/troubleshooting.md that helps; it is there, under the anchor that GitHub makes of its heading.
 TEST(Troubleshooting, EveryErrorThatNamesAPartOfThePageNamesOneThatIsThere) {
   std::ifstream page(source_folder() + "/docs/troubleshooting.md");

@@ -58,6 +58,26 @@ TEST(Asynchronous, ManyCallsAtOnceInAnyOrderOfWaiting) {
   });
 }
 
+// What overtakes what is the back end's affair: the results are those of each call.
+TEST(Asynchronous, ManyCallsOfManyPriorities) {
+  on_ranks(3, [](Communicator& world) {
+    std::vector<Tensor> values;
+    std::vector<Work> works;
+    for (int64_t i = 0; i < 60; ++i) {
+      const int64_t width = i % 7 == 0 ? 100'000 : 100 + i % 3 * 1000;
+      values.push_back(values_of(world.rank(), {width}, at::kFloat, static_cast<uint64_t>(i)));
+      works.push_back(world.all_reduce(values.back(), Reduction::kSum,
+                                       {.name = fmt::format("value {}", i), .priority = -static_cast<int>(i * 5 % 7)}));
+      if (i % 20 == world.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    }
+    for (size_t i = 0; i < works.size(); ++i) {
+      const size_t index = world.rank() == 1 ? i : works.size() - 1 - i;
+      works[index].wait();
+      EXPECT_EQ(numbers(values[index]), plain_sums(3, values[index].sizes().vec(), at::kFloat, index));
+    }
+  });
+}
+
 TEST(Asynchronous, ADroppedCallKeepsItsTensorsUntilItIsDone) {
   std::atomic<int> alive = 2;
   std::latch dropped(1);

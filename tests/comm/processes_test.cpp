@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 // Exit codes of ranks 0 … ranks-1 of a job of `size`, which run the body; their output is shown where one is not as expected.
 std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t size, const std::vector<int>& expected,
-                               uint16_t port = free_port()) {
+                               uint16_t port = free_port(), const std::vector<std::string>& variables = {}) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / fmt::format("processes-{}-{}", body, port);
   std::filesystem::create_directories(folder);
   std::vector<LaunchedProcess> processes;
@@ -29,6 +29,7 @@ std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t s
                          .environment = environment_of_rank(rank, size, port),
                          .log = folder / fmt::format("{}.log", rank)});
     processes.back().environment.push_back("OMP_NUM_THREADS=1");
+    processes.back().environment.insert(processes.back().environment.end(), variables.begin(), variables.end());
   }
   const LaunchResult result = launch(processes, 69, {.others_s = 60});
   EXPECT_EQ(result.statuses, expected);
@@ -157,6 +158,35 @@ TEST_F(ProcessBody, OneIsLate) {
 TEST(Processes, ReasonsReachAll) {
   run_processes("OneGivesUp", 4, 4, {0, 0, 0, 0});
   run_processes("OneIsLate", 3, 3, {0, 0, 0});
+}
+
+// A sum of gradients stands still for two seconds on its way: what is more urgent does not.
+TEST_F(ProcessBody, UrgentCallsPassSlowOnes) {
+  const auto world = join_world();
+  const Tensor slow = at::ones({5000}), queued = at::ones({5000});
+  std::vector<Work> behind;
+  behind.push_back(world->all_reduce(slow, Reduction::kSum, {.name = "gradients", .priority = -2}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it moves
+  behind.push_back(world->all_reduce(queued, Reduction::kSum, {.name = "more gradients", .priority = -2}));
+  for (const int priority : {0, -1, -3}) {
+    const Tensor much = at::ones({5000}), little = at::ones({3});
+    world->all_reduce(much, Reduction::kSum, {.name = "much", .priority = priority}).wait();
+    world->all_reduce(little, Reduction::kSum, {.name = "little", .priority = priority}).wait();
+    EXPECT_EQ(much.sum().item<double>(), 10'000);
+    EXPECT_EQ(little.sum().item<double>(), 6);
+  }
+  EXPECT_FALSE(behind[0].done());
+  EXPECT_FALSE(behind[1].done()) << "calls of one priority stay in order";
+  for (Work& work : behind) work.wait();
+  EXPECT_EQ(slow.sum().item<double>(), 10'000);
+  EXPECT_EQ(queued.sum().item<double>(), 10'000);
+  const int other = static_cast<int>(-world->rank());
+  EXPECT_THAT(error_of([&] { world->all_reduce(slow, Reduction::kSum, {.name = "values", .priority = other}).wait(); }),
+              AllOf(HasSubstr("ranks disagree about call 8 of 'world'"), HasSubstr("rank 1: all_reduce 'values' (sum, fp32 [5000]), priority -1")));
+}
+
+TEST(Processes, UrgentCallsPassSlowOnes) {
+  run_processes("UrgentCallsPassSlowOnes", 2, 2, {0, 0}, free_port(), {"LONGHAUL_FAULTS=call.move:rank=1:count=1 slow=2"});
 }
 
 TEST_F(ProcessBody, OneHasAnotherRecipe) {

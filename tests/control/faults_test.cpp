@@ -3,7 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "base/file.h"
 #include "control/ledger.h"
+#include "support/places.h"
 
 namespace longhaul::control {
 namespace {
@@ -214,6 +221,62 @@ TEST(FaultTable, WhatARestartDoesNotMendEndsWithItsCode) {
   expect(verdict_of(exit_with(76)), FaultClass::kFenced, Action::kEnd);
   expect(verdict_of(exit_with(74)), FaultClass::kPreempted, Action::kEnd);
   expect(verdict_of(exit_with(75)), FaultClass::kPreempted, Action::kEnd);
+}
+
+std::set<int> numbers_in(const std::string& text) {
+  std::set<int> found;
+  const std::regex number("\\d+");
+  for (std::sregex_iterator at(text.begin(), text.end(), number), end; at != end; ++at) found.insert(std::stoi(at->str()));
+  return found;
+}
+
+// Of a file in the source tree; what the first group of the only match holds.
+std::string part_of(const std::string& file, const std::string& pattern) {
+  const std::string text = read_text(source_folder() + "/" + file);
+  std::smatch match;
+  EXPECT_TRUE(std::regex_search(text, match, std::regex(pattern))) << file << " has no " << pattern;
+  return match.size() > 1 ? match[1].str() : "";
+}
+
+// Codes of a table's rows, "| 64 | usage | … |", of which the cell in a column is as wanted.
+std::set<int> codes_of_rows(const std::string& file, size_t column, const std::function<bool(const std::string&)>& wanted) {
+  std::set<int> codes;
+  std::istringstream lines(read_text(source_folder() + "/" + file));
+  const std::regex row("\\| (\\d+) \\|.*"), cell("\\| ([^|]*[^| ])? *");
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch code;
+    if (!std::regex_match(line, code, row)) continue;
+    std::vector<std::string> cells;
+    for (std::sregex_iterator at(line.begin(), line.end(), cell), end; at != end; ++at) cells.push_back((*at)[1]);
+    if (column < cells.size() && wanted(cells[column])) codes.insert(std::stoi(code[1]));
+  }
+  return codes;
+}
+
+// One list: the driver's. What ends a job under Slurm and in a JobSet, and what the pages say, is the same.
+TEST(FaultTable, WhatEndsAJobIsTheSameEverywhere) {
+  std::set<int> futile;
+  for (int code = 1; code <= 128; ++code) {
+    if (!restart_is_futile(static_cast<ExitCode>(code))) continue;
+    futile.insert(code);
+    EXPECT_EQ(verdict_of(exit_with(code)).action, Action::kEnd) << code;
+    EXPECT_EQ(static_cast<int>(verdict_of(exit_with(code)).code), code);
+  }
+  EXPECT_EQ(futile, (std::set<int>{64, 65, 66, 76, 93}));
+  const auto is = [](const std::string& text) { return [text](const std::string& cell) { return cell == text; }; };
+  EXPECT_EQ(numbers_in(part_of("deploy/slurm.sh", "\n *([0-9 |]+)\\) if \\[\\[ \\$bad == ")), futile);
+  EXPECT_EQ(numbers_in(part_of("deploy/jobset.yaml", "onExitCodes:[^\\[]*values: \\[([0-9, ]+)\\]")), futile);
+  part_of("deploy/pytorchjob.yaml", "\n +restartPolicy: OnFailure\n");  // ExitCode would end it with 69
+  const std::string page = "docs/reference/exit-codes.md", guide = "docs/operations.md";
+  EXPECT_EQ(codes_of_rows(page, 3, [](const std::string& cell) { return cell == "fails again" || cell == "no"; }), futile);
+  EXPECT_EQ(codes_of_rows(guide, 2, is("ends")), futile) << "Slurm";
+  EXPECT_EQ(codes_of_rows(guide, 3, is("FailJob")), futile) << "Kubernetes";
+  std::set<int> launch_ends = futile;
+  for (const int code : {74, 75}) {  // who asked for it starts it again
+    EXPECT_EQ(verdict_of(exit_with(code)).action, Action::kEnd);
+    launch_ends.insert(code);
+  }
+  EXPECT_EQ(codes_of_rows(guide, 1, is("ends")), launch_ends);
 }
 
 TEST(FaultTable, OnlyVictimsAreACommunicationFault) {
