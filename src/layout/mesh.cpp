@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 
@@ -13,23 +14,24 @@ namespace longhaul::layout {
 
 namespace {
 
-// Fastest first, as ranks are numbered. dp and edp are in two parts.
-using Order = std::array<Axis, 5>;
-constexpr Order kDenseOrder = {Axis::kTp, Axis::kCp, Axis::kDps, Axis::kDpr, Axis::kPp};
-constexpr Order kExpertOrder = {Axis::kEtp, Axis::kEp, Axis::kEdps, Axis::kEdpr, Axis::kPp};
-constexpr AxisSet kDense = {Axis::kTp, Axis::kCp, Axis::kDps, Axis::kDpr, Axis::kPp};
-constexpr AxisSet kExpert = {Axis::kEtp, Axis::kEp, Axis::kEdps, Axis::kEdpr, Axis::kPp};
-constexpr std::array<std::string_view, kAxes> kAxisNames = {"pp", "dp", "dpr", "dps", "cp", "tp", "edp", "edpr", "edps", "ep", "etp"};
+// Fastest first, as ranks are numbered; of what is in two parts these.
+using Order = std::span<const Axis>;
+constexpr Axis kDenseOrder[] = {Axis::kTpr, Axis::kTps, Axis::kCp, Axis::kDps, Axis::kDpr, Axis::kPp};
+constexpr Axis kExpertOrder[] = {Axis::kEtp, Axis::kEp, Axis::kEdps, Axis::kEdpr, Axis::kPp};
+constexpr std::array<std::string_view, kAxes> kAxisNames = {"pp",  "dp",  "dpr",  "dps",  "cp", "tp", "tps",
+                                                            "tpr", "edp", "edpr", "edps", "ep", "etp"};
 
-// dp and edp as their two parts.
-constexpr AxisSet parts_of(AxisSet axes) {
-  return axes.with({Axis::kDpr, Axis::kDps}, Axis::kDp).with({Axis::kEdpr, Axis::kEdps}, Axis::kEdp);
-}
+struct AxisInParts {
+  Axis whole;
+  AxisSet parts;
+};
+constexpr AxisInParts kInParts[] = {
+    {Axis::kDp, {Axis::kDpr, Axis::kDps}}, {Axis::kTp, {Axis::kTps, Axis::kTpr}}, {Axis::kEdp, {Axis::kEdpr, Axis::kEdps}}};
 
-// Of axes that parts_of gave.
-const Order& order_of(AxisSet axes) {
-  LONGHAUL_ASSERT(kDense.contains(axes) || kExpert.contains(axes), "axes {} belong to both sides", axes.text());
-  return kDense.contains(axes) ? kDenseOrder : kExpertOrder;
+Order order_of(AxisSet axes) {
+  const AxisSet side = side_of(axes);
+  LONGHAUL_ASSERT(!side.empty(), "axes {} belong to both sides", axes.text());
+  return side == kDenseAxes ? Order(kDenseOrder) : Order(kExpertOrder);
 }
 
 size_t at(Axis axis) { return static_cast<size_t>(axis); }
@@ -59,6 +61,25 @@ int64_t rest_of_world(int64_t world, std::string_view side, Axis outer, int64_t 
 
 std::string_view name_of(Axis axis) { return kAxisNames[at(axis)]; }
 
+AxisSet parts_of(AxisSet axes) {
+  for (const AxisInParts& each : kInParts) axes = axes.with(each.parts, each.whole);
+  return axes;
+}
+
+AxisSet joined(AxisSet axes) {
+  for (const AxisInParts& each : kInParts) {
+    if (axes.contains(each.parts)) axes = (axes - each.parts) | AxisSet{each.whole};
+  }
+  return axes;
+}
+
+AxisSet side_of(AxisSet axes) {
+  for (const AxisSet side : {kDenseAxes, kExpertAxes}) {
+    if (parts_of(side).contains(parts_of(axes))) return side;
+  }
+  return {};
+}
+
 std::vector<Axis> AxisSet::axes() const {
   std::vector<Axis> list;
   for (size_t i = 0; i < kAxes; ++i) {
@@ -70,7 +91,7 @@ std::vector<Axis> AxisSet::axes() const {
 std::string AxisSet::text() const {
   if (empty()) return "none";
   std::vector<std::string_view> names;
-  for (Axis axis : axes()) names.push_back(name_of(axis));
+  for (Axis axis : joined(*this).axes()) names.push_back(name_of(axis));
   return fmt::format("{}", fmt::join(names, "-"));
 }
 
@@ -103,14 +124,18 @@ Mesh::Mesh(int64_t world, const MeshShape& shape) : world_(world) {
   size_[at(Axis::kEdpr)] = std::gcd(size(Axis::kEdp), shape.copies);  // experts may have fewer copies than there are
   size_[at(Axis::kDps)] = size(Axis::kDp) / size(Axis::kDpr);
   size_[at(Axis::kEdps)] = size(Axis::kEdp) / size(Axis::kEdpr);
-  for (const Order* order : {&kDenseOrder, &kExpertOrder}) {
+  LONGHAUL_ASSERT(shape.key_copies >= 1 && shape.tp % shape.key_copies == 0, "{} copies of key heads on tp {}", shape.key_copies, shape.tp);
+  size_[at(Axis::kTpr)] = shape.key_copies;
+  size_[at(Axis::kTps)] = shape.tp / shape.key_copies;
+  for (const Order& order : {Order(kDenseOrder), Order(kExpertOrder)}) {
     int64_t stride = 1;
-    for (Axis axis : *order) {
+    for (Axis axis : order) {
       stride_[at(axis)] = stride;  // pp's is world / pp on both sides
       stride *= size(axis);
     }
   }
   stride_[at(Axis::kDp)] = stride(Axis::kDps);
+  stride_[at(Axis::kTp)] = stride(Axis::kTpr);
   stride_[at(Axis::kEdp)] = stride(Axis::kEdps);
 }
 
@@ -143,7 +168,7 @@ int64_t Mesh::rank_at(std::initializer_list<std::pair<Axis, int64_t>> coordinate
     axes = axes | AxisSet{axis};
     rank += index * stride(axis);
   }
-  order_of(parts_of(axes));  // refuses axes of both sides
+  order_of(axes);  // refuses axes of both sides
   return rank;
 }
 
@@ -208,7 +233,10 @@ std::vector<GroupKind> Mesh::group_kinds() const {
   for (AxisSet axes : {AxisSet{kDp, kCp}, AxisSet{kDp}, AxisSet{kCp}, AxisSet{kPp, kTp}, AxisSet{kTp}, AxisSet{kPp}}) add(axes);
   for (AxisSet axes : {AxisSet{kDp, kCp, kTp}, AxisSet{kDp, kTp}, AxisSet{kCp, kTp}}) add(axes);
   for (AxisSet axes : {AxisSet{kEp}, AxisSet{kEtp}, AxisSet{kEp, kEtp}, AxisSet{kPp, kEp, kEtp}, AxisSet{kEdp}}) add(axes);
+  const bool key_copies = size(kTpr) > 1 && size(kTps) > 1;
+  if (key_copies) add({kDp, kCp, kTpr}), add({kTps});
   if (size(kDpr) == 1) return kinds;
+  if (key_copies) add({kDps, kCp, kTpr});
   for (AxisSet axes : {AxisSet{kDps}, AxisSet{kDps, kCp}, AxisSet{kDps, kTp}, AxisSet{kDps, kCp, kTp}}) add(axes);
   for (AxisSet axes : {AxisSet{kDpr}, AxisSet{kEdps}, AxisSet{kEdpr}}) add(axes);
   return kinds;
@@ -225,8 +253,9 @@ AxisSet Mesh::shares_copied_over(AxisSet copies) const {
 }
 
 std::string Mesh::text() const {
-  return fmt::format("{} ranks: pp {} × dp {} × cp {} × tp {}, experts pp {} × edp {} × ep {} × etp {}", world_, size(Axis::kPp),
-                     size(Axis::kDp), size(Axis::kCp), size(Axis::kTp), size(Axis::kPp), size(Axis::kEdp), size(Axis::kEp),
+  const std::string copies = size(Axis::kTpr) > 1 ? fmt::format(" ({} ranks a key head)", size(Axis::kTpr)) : "";
+  return fmt::format("{} ranks: pp {} × dp {} × cp {} × tp {}{}, experts pp {} × edp {} × ep {} × etp {}", world_, size(Axis::kPp),
+                     size(Axis::kDp), size(Axis::kCp), size(Axis::kTp), copies, size(Axis::kPp), size(Axis::kEdp), size(Axis::kEp),
                      size(Axis::kEtp));
 }
 

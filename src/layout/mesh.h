@@ -2,7 +2,8 @@
 // etp; pp is the slowest axis and tp (etp) the fastest on both, so the pipeline groups agree whatever the other sizes
 // are. The only place of rank arithmetic. Immutable, thread-safe. Source: Megatron-Core's group construction, arXiv
 // 2504.14960. dp is dpr × dps and edp is edpr × edps where copies of shares stand beside each other (parallel.zero_copies): the ranks of one
-// dps share, and lie together; dpr are the copies.
+// dps share, and lie together; dpr are the copies. tp is tps × tpr where there are more tensor ranks than key heads: the ranks of one tpr line
+// hold copies of a head, and lie together, as the query heads do that read it.
 //
 //   Mesh mesh(16, {.pp = 2, .cp = 2, .tp = 2, .ep = 4});      // dp 2 and edp 2 follow
 //   mesh.group_of(5, {Axis::kDp, Axis::kCp});                 // {1, 3, 5, 7}: the ranks that hold rank 5's dense
@@ -21,11 +22,11 @@
 
 namespace longhaul::layout {
 
-enum class Axis : uint8_t { kPp, kDp, kDpr, kDps, kCp, kTp, kEdp, kEdpr, kEdps, kEp, kEtp };
-inline constexpr size_t kAxes = 11;
+enum class Axis : uint8_t { kPp, kDp, kDpr, kDps, kCp, kTp, kTps, kTpr, kEdp, kEdpr, kEdps, kEp, kEtp };
+inline constexpr size_t kAxes = 13;
 std::string_view name_of(Axis axis);  // "pp"
 
-// A set of axes. Its text and list run from the slowest axis to the fastest: "dp-cp".
+// A set of axes. Its text and list run from the slowest axis to the fastest: "dp-cp". In the text both parts of an axis are that axis.
 class AxisSet {
  public:
   constexpr AxisSet() = default;
@@ -52,6 +53,11 @@ class AxisSet {
 inline constexpr AxisSet kDenseAxes = {Axis::kPp, Axis::kDp, Axis::kCp, Axis::kTp};
 inline constexpr AxisSet kExpertAxes = {Axis::kPp, Axis::kEdp, Axis::kEp, Axis::kEtp};
 
+AxisSet side_of(AxisSet axes);  // of these two the one that has them, or parts of them; none: they are of both
+// dp, tp and edp as their two parts, and both parts as the axis.
+AxisSet parts_of(AxisSet axes);
+AxisSet joined(AxisSet axes);
+
 // What a person chooses; the two data-parallel sizes are what is left of the world.
 struct MeshShape {
   int64_t pp = 1;
@@ -59,7 +65,8 @@ struct MeshShape {
   int64_t tp = 1;
   int64_t ep = 1;
   int64_t etp = 1;
-  int64_t copies = 1;  // of what data ranks share: dpr
+  int64_t copies = 1;      // of what data ranks share: dpr
+  int64_t key_copies = 1;  // of key heads that tensor ranks outnumber: tpr (layout::key_copies)
   bool operator==(const MeshShape&) const = default;
 };
 

@@ -161,6 +161,7 @@ void Builder::add(const std::string& prefix, const recipe::MixerTensor& tensor) 
     split.over = tensor.of_expert ? SplitOver::kExpertTensor : SplitOver::kTensor;
     split.dimension = tensor.cut == Cut::kRows ? 0 : 1;
     split.even = tensor.heads > 0;
+    split.grouped = tensor.grouped;
     if (split.even) split.unit = (tensor.cut == Cut::kRows ? tensor.out : tensor.in) / tensor.heads;
   }
   if (tensor.of_expert) split.experts = config_.experts;
@@ -308,9 +309,24 @@ std::vector<ParameterSpec> parameters_of(const ModelConfig& config, const MeshRa
   return held;
 }
 
-AxisSet copied_over(const Placement& placement) {
-  const AxisSet used = placement.axes();
-  return (kDenseAxes.contains(used) ? kDenseAxes : kExpertAxes) - used;
+int64_t key_copies(const ModelConfig& config, int64_t tensor_ranks) {
+  int64_t copies = 1, heads = 0;
+  for (const recipe::Mixer mixer : recipe::mixers_used(config)) {
+    for (const recipe::MixerTensor& tensor : recipe::entry_of(mixer).tensors(config)) {
+      if (!tensor.grouped || tensor.heads == 1 || tensor.heads >= tensor_ranks || tensor_ranks % tensor.heads != 0) continue;
+      if (copies > 1 && tensor.heads != heads) {
+        throw Error({.code = ExitCode::kUsage,
+                     .what = "mixers of different numbers of key heads, both fewer than the tensor ranks, would need copies on different ranks",
+                     .expected = fmt::format("parallel.tp of at most {}, or one number of key heads", std::max(heads, tensor.heads)),
+                     .found = fmt::format("parallel.tp = {}, {} and {} key heads", tensor_ranks, heads, tensor.heads),
+                     .where = "parallel.tp and model.kv_heads, model.gla.key_heads, model.gated_deltanet.key_heads",
+                     .hint = fmt::format("parallel.tp={}", std::max(heads, tensor.heads))});
+      }
+      heads = tensor.heads;
+      copies = tensor_ranks / heads;
+    }
+  }
+  return copies;
 }
 
 Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipeline_rank) {
@@ -330,14 +346,18 @@ Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipe
     placement.pins.push_back({Axis::kEp, even_owner(split.experts, ep, spec.expert)});
   }
   if (split.over != SplitOver::kNothing) {
-    const Axis axis = split.over == SplitOver::kExpertTensor ? Axis::kEtp : Axis::kTp;
+    Axis axis = split.over == SplitOver::kExpertTensor ? Axis::kEtp : Axis::kTp;
     const auto dimension = static_cast<size_t>(split.dimension);
     const int64_t units = shape.at(dimension) / split.unit;
+    if (split.grouped && units < mesh.size(axis)) {
+      if (units == 1) return placement;  // every tensor rank has it
+      if (units == mesh.size(Axis::kTps)) axis = Axis::kTps;
+    }
     if (split.even && units % mesh.size(axis) != 0) {
       const std::string_view what = recipe::of_toeplitz(spec.tensor.name) ? "channels" : "heads";
       throw Error({.code = ExitCode::kUsage,
                    .what = fmt::format("{} {} cannot be dealt out to {} ranks", units, what, mesh.size(axis)),
-                   .expected = fmt::format("{} divides the number of {}", name_of(axis), what),
+                   .expected = fmt::format("{} divides the number of {}{}", name_of(axis), what, split.grouped ? ", or is a multiple of it" : ""),
                    .found = fmt::format("{} {}, {} {}", name_of(axis), mesh.size(axis), units, what),
                    .where = spec.tensor.name});
     }

@@ -44,6 +44,7 @@ struct SplitRule {
   int64_t dimension = 0;  // that is cut
   int64_t unit = 1;       // elements that stay together: head_dim where heads are dealt out
   bool even = false;      // every rank must get the same number of units (heads: queries must meet their keys)
+  bool grouped = false;   // a unit serves a group of heads: where ranks outnumber the units, those of a group hold copies of it (key_copies)
   int64_t experts = 0;    // > 0: one of this many experts, dealt out over ep in runs of experts / ep
   bool operator==(const SplitRule&) const = default;
 };
@@ -84,8 +85,9 @@ std::vector<int64_t> pipeline_ranks_of(const ParameterSpec& spec, const recipe::
 // Those that the modules of a rank's stages use, `pipeline_ranks` filled in.
 std::vector<ParameterSpec> parameters_of(const recipe::ModelConfig& config, const MeshRank& place);
 
-// Axes on which the ranks of a stage hold copies of a parameter. Each copy's gradient comes from other tokens: it is summed over them.
-AxisSet copied_over(const Placement& placement);
+// On how many of so many tensor ranks the model's mixers have the same key head (parallel.tp above their number): MeshShape::key_copies. 1 where each
+// has whole ones of its own, one serves all, or they cannot be dealt out; kUsage where two mixers would need different numbers.
+int64_t key_copies(const recipe::ModelConfig& config, int64_t tensor_ranks);
 
 // Where the mesh puts what rank `pipeline_rank` of each pipeline holds of a parameter. Refuses (kUsage) heads or experts that
 // the mesh cannot deal out evenly.

@@ -63,7 +63,8 @@ void check(const Placement& placement, const Mesh& mesh, const Shape& global_sha
   }
   AxisSet used;
   const auto use = [&](Axis axis) {
-    if (used.contains(axis)) refuse(fmt::format("placement {} uses {} twice", placement.text(), name_of(axis)), "each axis once", "twice");
+    if (!(parts_of(used) & parts_of({axis})).empty())
+      refuse(fmt::format("placement {} uses {} twice", placement.text(), name_of(axis)), "each axis once", "twice");
     used = used | AxisSet{axis};
   };
   for (size_t d = 0; d < global_shape.size(); ++d) {
@@ -77,7 +78,7 @@ void check(const Placement& placement, const Mesh& mesh, const Shape& global_sha
              fmt::format("{} below {}", name_of(pin.axis), mesh.size(pin.axis)), std::to_string(pin.coordinate));
     }
   }
-  if (!kDenseAxes.contains(used) && !kExpertAxes.contains(used)) {
+  if (side_of(used).empty()) {
     refuse(fmt::format("placement {} mixes both sides of the mesh", placement.text()),
            fmt::format("axes of {} or of {}", kDenseAxes.text(), kExpertAxes.text()), used.text());
   }
@@ -102,10 +103,13 @@ Rectangle rectangle_of(const Placement& placement, const Mesh& mesh, int64_t ran
   return held;
 }
 
-bool is_first_copy(const Placement& placement, const Mesh& mesh, int64_t rank) {
+AxisSet copied_over(const Placement& placement) {
   const AxisSet used = placement.axes();
-  const AxisSet side = kDenseAxes.contains(used) ? kDenseAxes : kExpertAxes;
-  for (Axis axis : (side - used).axes()) {
+  return joined(parts_of(side_of(used)) - parts_of(used));
+}
+
+bool is_first_copy(const Placement& placement, const Mesh& mesh, int64_t rank) {
+  for (Axis axis : copied_over(placement).axes()) {
     if (mesh.coordinate(rank, axis) != 0) return false;
   }
   for (const Pin& pin : placement.pins) {

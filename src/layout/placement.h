@@ -44,8 +44,10 @@ void check(const Placement& placement, const Mesh& mesh, const Shape& global_sha
 // What `rank` holds; empty when a pin excludes it.
 Rectangle rectangle_of(const Placement& placement, const Mesh& mesh, int64_t rank, const Shape& global_shape);
 
-// One rank of each set of copies: coordinate 0 on every axis the placement does not use. These ranks' rectangles tile
-// the tensor.
+// Axes of the placement's side of the mesh that it does not use: the ranks that differ in them only hold copies.
+AxisSet copied_over(const Placement& placement);
+
+// One rank of each set of copies: coordinate 0 on every axis of copied_over, or one of a pin. These ranks' rectangles tile the tensor.
 bool is_first_copy(const Placement& placement, const Mesh& mesh, int64_t rank);
 
 }  // namespace longhaul::layout

@@ -21,20 +21,21 @@ struct Awaited {
   size_t start = 0;
 };
 
-// Runs of joined passes: transfers stand around them, never inside.
+// Passes that transfers stand around, never inside: each by itself, or runs of joined ones.
 struct Runs {
-  explicit Runs(const std::vector<Action>& passes) : begin(passes.size()), end(passes.size()) {
-    for (size_t i = 0; i < passes.size(); ++i) begin[i] = i > 0 && passes[i - 1].joined ? begin[i - 1] : i;
-    for (size_t i = passes.size(); i-- > 0;) end[i] = passes[i].joined && i + 1 < passes.size() ? end[i + 1] : i;
+  Runs(const std::vector<Action>& passes, bool of_joined) : begin(passes.size()), end(passes.size()) {
+    const auto joined = [&](size_t i) { return of_joined && passes[i].joined; };
+    for (size_t i = 0; i < passes.size(); ++i) begin[i] = i > 0 && joined(i - 1) ? begin[i - 1] : i;
+    for (size_t i = passes.size(); i-- > 0;) end[i] = joined(i) && i + 1 < passes.size() ? end[i + 1] : i;
   }
   std::vector<size_t> begin, end;  // first and last pass of the run of each
 };
 
 class Inserter {
  public:
-  explicit Inserter(Schedule& schedule) : schedule_(schedule) {
+  Inserter(Schedule& schedule, bool around_pairs) : schedule_(schedule) {
     for (const auto& list : schedule_.ranks) {
-      runs_.emplace_back(list);
+      runs_.emplace_back(list, around_pairs);
       around_.emplace_back(list.size());
       last_.emplace_back();
     }
@@ -153,7 +154,12 @@ class Inserter {
 }  // namespace
 
 Schedule with_transfers(Schedule passes) {
-  Inserter(passes).run();
+  Inserter(passes, /*around_pairs=*/false).run();
+  return passes;
+}
+
+Schedule with_transfers_around_pairs(Schedule passes) {
+  Inserter(passes, /*around_pairs=*/true).run();
   return passes;
 }
 

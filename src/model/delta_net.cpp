@@ -1,5 +1,6 @@
 #include "model/delta_net.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/delta_rule/gates.h"
@@ -12,15 +13,11 @@ namespace {
 
 constexpr double kLengthEps = 1e-6;  // inside the root of a length, as in the public codes
 
-Parameter& stacked_weights(ParameterSet& parameters, const std::string& name, const std::vector<std::string>& parts) {
-  std::vector<std::string> names;
-  for (const std::string& part : parts) names.push_back(name + "." + part + ".weight");
-  return parameters.add_stacked(parts.size() == 1 ? names[0] : name + ".convolution.weight", names);
-}
+Parameter& added(ParameterSet& parameters, const std::string& name) { return parameters.add_stacked(name, {name}); }
 
-// With the heads that this rank has.
+// With the heads that this rank has: of keys one at least, which it may have in common with others.
 recipe::DeltaRuleSizes own_sizes(recipe::DeltaRuleSizes sizes, int64_t heads) {
-  sizes.key_heads = sizes.key_heads * heads / sizes.heads;
+  sizes.key_heads = std::max<int64_t>(1, sizes.key_heads * heads / sizes.heads);
   sizes.heads = heads;
   return sizes;
 }
@@ -32,10 +29,11 @@ DeltaHeads::DeltaHeads(const recipe::DeltaRuleSizes& sizes, int64_t own_heads, d
     : sizes_(own_sizes(sizes, own_heads)),
       eps_(norm_eps),
       most_(negative_eigenvalues ? 2 : 1),
-      convolution_(stacked_weights(parameters, name, {"query_convolution", "key_convolution", "value_convolution"})),
-      rate_(decays ? &stacked_weights(parameters, name, {"rate"}) : nullptr),
-      step_(decays ? &stacked_weights(parameters, name, {"step"}) : nullptr),
-      norm_(stacked_weights(parameters, name, {"norm"})) {}
+      convolution_(parameters.add_runs(name + ".convolution.weight",
+                                       {name + ".query_convolution.weight", name + ".key_convolution.weight", name + ".value_convolution.weight"})),
+      rate_(decays ? &added(parameters, name + ".rate.weight") : nullptr),
+      step_(decays ? &added(parameters, name + ".step.weight") : nullptr),
+      norm_(added(parameters, name + ".norm.weight")) {}
 
 Tensor DeltaHeads::forward(Context& context, const Made& made, const Tensor& gate, const layout::SequenceView& view,
                            const MixerRows* state) const {

@@ -34,7 +34,7 @@ class DeltaHeads {
  private:
   recipe::DeltaRuleSizes sizes_;
   double eps_, most_;
-  Parameter& convolution_;
+  Stacked convolution_;
   Parameter *rate_ = nullptr, *step_ = nullptr;  // of decays
   Parameter& norm_;
 };

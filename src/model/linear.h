@@ -17,7 +17,7 @@ class Linear {
   Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage, const std::vector<std::string>& outputs,
          bool bias);
   Tensor forward(const Tensor& x_ti) const;  // [tokens, in] → [tokens, Σ out of this rank]
-  kernels::LinearWeights weights() const;    // for an operator that has the product inside
+  kernels::LinearWeights weights() const;    // for an operator that has the product inside: of outputs that lie on the same ranks
   // Where the tensor ranks have a share of `in` each, what they have to sum: products without the bias, which is added once.
   Summand summand(const Context& context, const Tensor& x_ti) const;
   // The same with an operator that has the product inside, of the block's input.
@@ -25,12 +25,13 @@ class Linear {
                   const std::function<Tensor(const Tensor& rows_td, const kernels::LinearWeights& own)>& product) const;
 
   // What this rank holds of output i.
-  int64_t rows(size_t output) const { return weight_->parts[output].held.length[0]; }
-  int64_t first_row(size_t output) const { return weight_->parts[output].held.offset[0]; }
+  int64_t rows(size_t output) const { return weight_.part(output).held.length[0]; }
+  int64_t first_row(size_t output) const { return weight_.part(output).held.offset[0]; }
 
  private:
-  Parameter* weight_;
-  Parameter* bias_ = nullptr;
+  kernels::LinearWeights weights(size_t run) const;
+
+  Stacked weight_, bias_;  // no bias: no runs
 };
 
 }  // namespace longhaul::model

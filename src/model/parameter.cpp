@@ -36,6 +36,19 @@ Tensor Parameter::own_part_of(const Tensor& storage, size_t i) const {
 
 Tensor Parameter::use() { return kernels::with_gradient_to(value, sink()); }
 
+Tensor Stacked::use() const {
+  if (runs.size() == 1) return runs[0]->use();
+  std::vector<Tensor> values;
+  for (Parameter* const run : runs) values.push_back(run->use());
+  return at::cat(values);
+}
+
+const Part& Stacked::part(size_t i) const {
+  size_t run = 0;
+  while (i >= runs[run]->parts.size()) i -= runs[run++]->parts.size();
+  return runs[run]->parts[i];
+}
+
 ParameterSet::~ParameterSet() = default;
 ParameterSet::ParameterSet(ParameterSet&&) noexcept = default;
 
@@ -113,6 +126,22 @@ Parameter& ParameterSet::add_stacked(const std::string& storage_name, const std:
     parameter->parts.push_back(std::move(part));
   }
   return store(std::move(parameter));
+}
+
+Stacked ParameterSet::add_runs(const std::string& storage_name, const std::vector<std::string>& names) {
+  const auto copies = [&](const std::string& name) {
+    const auto found = places_.find(name);
+    LONGHAUL_ASSERT(found != places_.end(), "no parameter is called {}", name);
+    return layout::copied_over(layout::placement_of(specs_[found->second.spec], place_.mesh, place_.coordinate(layout::Axis::kPp)));
+  };
+  std::vector<std::vector<std::string>> runs;
+  for (const std::string& name : names) {
+    if (runs.empty() || copies(runs.back().front()) != copies(name)) runs.emplace_back();
+    runs.back().push_back(name);
+  }
+  Stacked stacked;
+  for (const auto& run : runs) stacked.runs.push_back(&add_stacked(runs.size() == 1 ? storage_name : run.front(), run));
+  return stacked;
 }
 
 Parameter& ParameterSet::add_experts(const std::string& storage_name, const std::vector<std::vector<std::string>>& names) {

@@ -83,6 +83,14 @@ struct Parameter {
   Tensor use();
 };
 
+// Tensors that stand one below the other, for one product: one parameter, or several where tensor ranks hold copies of some (key heads that they
+// outnumber), whose gradients are summed over other ranks than those of their neighbours.
+struct Stacked {
+  std::vector<Parameter*> runs;
+  Tensor use() const;  // the rows of all
+  const Part& part(size_t i) const;
+};
+
 // Who has to know when the parameters of a layer (-1: what is outside the layers) are used: where they are cut over ranks their values come
 // before, and their gradients leave after. Told by the Decoder, in the order of the passes.
 class ParameterWatch {
@@ -112,6 +120,8 @@ class ParameterSet {
   // Makes a parameter whose value holds this rank's boxes of the logical tensors `names`, stacked along dimension 0 in the given order, and
   // finds each in `specs`. Every spec may be taken once.
   Parameter& add_stacked(const std::string& storage_name, const std::vector<std::string>& names);
+  // The same of tensors that may lie on other ranks than their neighbours; where they do, a parameter is called as its first tensor.
+  Stacked add_runs(const std::string& storage_name, const std::vector<std::string>& names);
   // Experts: value [experts of this rank, rows, columns]; names[e] are stacked along the rows of expert e, of all experts.
   Parameter& add_experts(const std::string& storage_name, const std::vector<std::vector<std::string>>& names);
   // Memory for all, zeros. Every spec must have found its module.

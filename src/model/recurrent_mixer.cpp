@@ -70,7 +70,7 @@ RecurrentMixer::RecurrentMixer(const Plan& plan, const recipe::ModelConfig& conf
       output_(parameters, name(), "output", {"output"}, config.bias),
       heads_(products_.rows(0) / plan.key),
       first_head_(products_.first_row(0) / plan.key),
-      memory_heads_(heads_ * plan.memory_heads() / plan.heads) {
+      memory_heads_(std::max<int64_t>(1, heads_ * plan.memory_heads() / plan.heads)) {
   const auto own = [&](const char* tensor) { return &parameters.add_stacked(name() + tensor, {name() + tensor}); };
   const auto low = [&](std::optional<Linear>& down, std::optional<Linear>& up, const std::string& of, bool bias) {
     down.emplace(parameters, name(), of + "_down", std::vector<std::string>{of + "_down"}, config.bias);

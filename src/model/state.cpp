@@ -9,22 +9,13 @@
 #include "kernels/toeplitz/op.h"
 
 namespace longhaul::model {
-namespace {
-
-std::vector<int64_t> own_shape(const recipe::MixerStateTensor& tensor, int64_t tensor_ranks) {
-  std::vector<int64_t> shape = tensor.shape;
-  if (tensor.cut >= 0) shape.at(static_cast<size_t>(tensor.cut)) /= tensor_ranks;
-  return shape;
-}
-
-}  // namespace
 
 MixerState::MixerState(std::span<const recipe::MixerStateTensor> tensors, const Precision& precision, at::Device device,
                        int64_t tensor_ranks) {
   std::map<std::string, std::vector<int64_t>, std::less<>> of_tokens;
   int64_t values_in_keys = 0;
   for (const recipe::MixerStateTensor& tensor : tensors) {
-    std::vector<int64_t> shape = own_shape(tensor, tensor_ranks);
+    std::vector<int64_t> shape = tensor.shape_on(tensor_ranks);
     if (tensor.of_token) {
       of_tokens[tensor.name] = shape;
       values_in_keys += tensor.values;

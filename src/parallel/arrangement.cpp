@@ -26,10 +26,16 @@ void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) 
 
 }  // namespace
 
-Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world) {
+Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options, int64_t world) {
   return {
       .mesh = {world,
-               {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep, .etp = options.etp, .copies = options.zero_copies}},
+               {.pp = options.pp,
+                .cp = options.cp,
+                .tp = options.tp,
+                .ep = options.ep,
+                .etp = options.etp,
+                .copies = options.zero_copies,
+                .key_copies = layout::key_copies(model, options.tp)}},
       .context = options.context,
       .pipeline = options.pipeline,
       .zero = options.zero,
@@ -132,7 +138,7 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
   for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     const recipe::AttentionSizes attention = recipe::entry_of(mixer).operators(model).attention;
     if (attention.heads == 0 || mesh.size(Axis::kCp) == 1) continue;
-    head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp), attention.kv_heads / mesh.size(Axis::kTp));
+    head_ranks(arrangement.context.softmax, mesh.size(Axis::kCp), std::max<int64_t>(1, attention.kv_heads / mesh.size(Axis::kTp)));
   }
 }
 

@@ -20,7 +20,7 @@ struct Arrangement {
   int64_t workers = 1;        // of an outer loop: runs of consecutive ranks, each with a mesh of its own
   int64_t world() const { return workers * mesh.world(); }
 };
-Arrangement arrangement_of(const recipe::ParallelOptions& options, int64_t world);
+Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options, int64_t world);
 // Of a recipe with an outer loop its workers are made of these ranks (kUsage where they cannot be); of any other all ranks are one.
 int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOptions& options, int64_t world);
 

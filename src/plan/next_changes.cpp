@@ -15,7 +15,7 @@ using recipe::Recompute;
 bool can_be(const Work& work, const PlanLayout& layout, int64_t batch) {
   const int64_t stage = layout.dp * layout.tp * layout.cp;
   if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1 || layout.cp < 1 || batch % (layout.dp * layout.micro_batch) != 0) return false;
-  if (work.heads % layout.tp != 0 || work.kv_heads % layout.tp != 0) return false;
+  if (!work.deals_out_heads(layout.tp)) return false;
   if (stage % (layout.ep * layout.etp) != 0 || (layout.ep > 1 && work.expert_count % layout.ep != 0)) return false;
   if (layout.etp > 1 && work.expert_count == 0) return false;
   if (static_cast<double>(layout.pp * layout.chunks) > work.layers) return false;

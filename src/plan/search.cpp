@@ -60,7 +60,7 @@ class Searcher {
         return fmt::format("tp {} · pp {} · cp {} does not divide {}", layout.tp, layout.pp, layout.cp, cluster_.gpus);
       });
     }
-    if (work_.heads % layout.tp != 0 || work_.kv_heads % layout.tp != 0) {
+    if (!work_.deals_out_heads(layout.tp)) {
       return reject("heads cannot be dealt out over tensor ranks",
                     [&] { return fmt::format("{} heads, {} of keys, over {}", work_.heads, work_.kv_heads, layout.tp); });
     }

@@ -49,7 +49,8 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
     time.tensor = exchanges * (2 * hidden * (tp - 1) / tp / tensor_rate + 2 * link_latency_s(cluster)) * practice.tensor_exposed;
   }
   if (layout.cp > 1) {  // keys and values of all, and the states of recurrences, whose size no sequence changes
-    const double bytes = tokens * cp * work.key_value_channels * 2 / tp + 2 * work.recurrence_products / tp;
+    const double key_ranks = std::min(tp, count(work.kv_heads));  // more have copies
+    const double bytes = tokens * cp * work.key_value_channels * 2 / key_ranks + 2 * work.recurrence_products / tp;
     time.context = bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
   }
   if (ep * etp > 1 && work.experts > 0) {

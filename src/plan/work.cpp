@@ -51,6 +51,8 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
 
 }  // namespace
 
+bool Work::deals_out_heads(int64_t tp) const { return heads % tp == 0 && (kv_heads % tp == 0 || tp % kv_heads == 0); }
+
 double Work::kept(recipe::Recompute recompute) const {
   switch (recompute) {
     case recipe::Recompute::kFull:

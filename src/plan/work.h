@@ -30,6 +30,7 @@ struct Work {
   int64_t heads = 0, kv_heads = 0, expert_count = 0;
   bool parallel_block = false;
   TokenFlops flops;                                // of a token, forward and backward
+  bool deals_out_heads(int64_t tp) const;          // key heads whole, or copies of one
   double kept(recipe::Recompute recompute) const;  // bytes of a token and the mean layer that wait for the backward pass
 };
 

@@ -113,6 +113,19 @@ MixerTensor below(MixerTensor tensor) {
   return tensor;
 }
 
+MixerTensor grouped(MixerTensor tensor) {
+  tensor.grouped = true;
+  return tensor;
+}
+
+std::vector<int64_t> MixerStateTensor::shape_on(int64_t tensor_ranks) const {
+  std::vector<int64_t> own = shape;
+  if (cut < 0) return own;
+  int64_t& length = own.at(static_cast<size_t>(cut));
+  length = (length - grouped) / tensor_ranks + (grouped == 0 ? 0 : grouped / std::min(tensor_ranks, grouped_heads));
+  return own;
+}
+
 int64_t MixerStateTensor::elements() const { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()); }
 
 std::vector<MixerStateTensor> state_of(const RecurrenceSizes& sizes) {
@@ -120,8 +133,9 @@ std::vector<MixerStateTensor> state_of(const RecurrenceSizes& sizes) {
 }
 
 std::vector<MixerStateTensor> state_of(const AttentionSizes& sizes) {
-  return {{.name = "keys", .shape = {sizes.kv_heads, sizes.head_dim}, .of_token = true},
-          {.name = "values", .shape = {sizes.kv_heads, sizes.value_dim}, .of_token = true}};
+  const int64_t heads = sizes.kv_heads;
+  return {{.name = "keys", .shape = {heads, sizes.head_dim}, .of_token = true, .grouped = heads, .grouped_heads = heads},
+          {.name = "values", .shape = {heads, sizes.value_dim}, .of_token = true, .grouped = heads, .grouped_heads = heads}};
 }
 
 }  // namespace longhaul::recipe

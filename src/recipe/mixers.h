@@ -70,6 +70,7 @@ struct MixerTensor {
   int64_t in = 0;  // 0: a vector
   Cut cut = Cut::kNone;
   int64_t heads = 0;       // > 0: the cut deals out so many heads, whole and evenly
+  bool grouped = false;    // each of them serves a group of other heads: tensor ranks that outnumber them hold copies
   bool beside = false;     // its rows stand below those of the tensor before it, and one product makes both
   bool of_expert = false;  // there is one of it in every expert
   // A vector of zeros at first, called ".bias", that training moves by a rule of its own.
@@ -109,7 +110,10 @@ struct MixerStateTensor {
   bool wide = false;   // in the precision of sums and statistics, not the working one
   int64_t cut = 0;     // axis whose heads or channels are dealt out over tensor ranks; −1: every rank has it whole
   int64_t values = 0;  // of "keys": so many of its first channels are the values, which then have no tensor of their own
+  // Along the axis that is cut, so many elements are of heads that each serve a group of others, so many: of these a tensor rank has one at least.
+  int64_t grouped = 0, grouped_heads = 0;
   int64_t elements() const;
+  std::vector<int64_t> shape_on(int64_t tensor_ranks) const;  // what one of so many has
 };
 
 // What plan/ knows when it asks a mixer what it takes of memory. Bytes, but for the first two.
@@ -175,7 +179,8 @@ void check_mixers(const ModelConfig& model, std::vector<Problem>& out);
 MixerTensor head_rows(std::string name, Role role, int64_t heads, int64_t head_dim, int64_t in);
 MixerTensor head_columns(std::string name, Role role, int64_t out, int64_t heads, int64_t head_dim);
 MixerTensor head_vector(std::string name, Role role, int64_t heads, int64_t head_dim);
-MixerTensor below(MixerTensor tensor);  // beside = true
+MixerTensor below(MixerTensor tensor);    // beside = true
+MixerTensor grouped(MixerTensor tensor);  // grouped = true
 // The state of a recurrence of these sizes, and keys and values of each token.
 std::vector<MixerStateTensor> state_of(const RecurrenceSizes& sizes);
 std::vector<MixerStateTensor> state_of(const AttentionSizes& sizes);

@@ -257,7 +257,7 @@ class Prover {
   std::vector<SeenTwice> on_ranks(const ProofLayout& layout, const std::string& dtype, Proof& proof) {
     const int64_t world = layout.parallel.world();
     const ProofSubject trained = subject(layout, dtype);
-    const parallel::Arrangement arrangement = arrangement_of(layout);
+    const parallel::Arrangement arrangement = arrangement_of(trained.config, layout);
     if (kProofRows % arrangement.mesh.size(layout::Axis::kDp) != 0) {
       throw Error({.code = ExitCode::kUsage,
                    .what = "the proof's sequences cannot be dealt out",

@@ -20,7 +20,8 @@ using recipe::ParallelOptions;
 
 constexpr Axis kAxes[] = {Axis::kDp, Axis::kTp, Axis::kPp, Axis::kCp, Axis::kEp, Axis::kEtp};
 
-layout::Mesh mesh_of(const ParallelOptions& parallel) { return arrangement_of(ProofLayout{.parallel = parallel}).mesh; }
+// Whatever the model is: copies of its key heads are no choice.
+layout::Mesh mesh_of(const ParallelOptions& parallel) { return arrangement_of({}, ProofLayout{.parallel = parallel}).mesh; }
 
 // ---- what can be chosen beside the mesh
 

@@ -50,9 +50,9 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   return layout;
 }
 
-parallel::Arrangement arrangement_of(const ProofLayout& layout) {
+parallel::Arrangement arrangement_of(const recipe::ModelConfig& model, const ProofLayout& layout) {
   const int64_t workers = std::max<int64_t>(1, layout.parallel.workers);
-  parallel::Arrangement arrangement = parallel::arrangement_of(layout.parallel, layout.parallel.world() / workers);
+  parallel::Arrangement arrangement = parallel::arrangement_of(model, layout.parallel, layout.parallel.world() / workers);
   arrangement.workers = workers;
   arrangement.elastic = layout.elastic;
   return arrangement;
@@ -118,6 +118,7 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
     layouts.back().name += "-elastic";
     layouts.back().elastic = true;
   }
+  for (const ParallelOptions& each : std::vector<ParallelOptions>{{.tp = 4}, {.tp = 4, .zero = 3}}) layouts.push_back(proof_layout(each));
   const ProofLayout named = proof_layout(own);
   if (own.world() > 1 && std::ranges::find(layouts, named.name, &ProofLayout::name) == layouts.end()) layouts.push_back(named);
   return layouts;

@@ -27,7 +27,7 @@ struct ProofLayout {
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true, recipe::Recompute recompute = recipe::Recompute::kNone,
                          bool offload = false);  // named after what it has
 
-parallel::Arrangement arrangement_of(const ProofLayout& layout);
+parallel::Arrangement arrangement_of(const recipe::ModelConfig& model, const ProofLayout& layout);
 
 std::vector<ProofLayout> proof_layouts(const recipe::ParallelOptions& own);
 // A few whose ranks are processes: one of each kind of communication, of at most so many ranks.

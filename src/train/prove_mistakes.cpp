@@ -36,6 +36,9 @@ std::string linear(const ModelConfig& model) {
              ? ""
              : "a linear mixer in model.mixers";
 }
+std::string key_copies(const ModelConfig& model) {
+  return layout::key_copies(model, 4) > 1 ? "" : "two key heads, of which four tensor ranks hold copies";
+}
 std::string lightning(const ModelConfig& model) {
   return std::ranges::count(model.mixers, recipe::Mixer::kLightning) > 0 ? "" : "lightning in model.mixers";
 }
@@ -80,6 +83,11 @@ std::vector<ProofMistake> make_mistakes() {
        .what = "Tensor ranks keep the gradient of a norm that their own tokens gave.",
        .layout = tp2,
        .left_out = sums_of_gradients("dp-cp-tp")},
+      {.name = "key-gradient-unsummed",
+       .what = "Tensor ranks that have the same key head keep the gradient that their own query heads gave.",
+       .layout = {.tp = 4},
+       .missing = key_copies,
+       .left_out = sums_of_gradients("dp-cp-tpr")},
       {.name = "replicas-unsummed",
        .what = "Replicas keep the gradients of their own sequences.",
        .layout = dp2,

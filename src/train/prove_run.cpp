@@ -120,7 +120,7 @@ Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesyste
 }
 
 SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, const std::optional<ProofCheckpoints>& checkpoints) {
-  const parallel::Arrangement arrangement = arrangement_of(subject.layout);
+  const parallel::Arrangement arrangement = arrangement_of(subject.config, subject.layout);
   const ProofMistake* const mistake = subject.layout.mistake;
   const std::unique_ptr<comm::Communicator> planted = mistake != nullptr && mistake->left_out ? forgetful(world, *mistake) : nullptr;
   parallel::Ranks ranks(planted ? *planted : world, arrangement);

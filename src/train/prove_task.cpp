@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/random.h"
 #include "layout/pipeline.h"
@@ -58,10 +59,12 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   const int64_t delta_heads = delta.heads > 0 ? delta.heads : model.heads;
   const bool grouped =
       model.softmax.kv_heads < model.heads || (delta.key_heads > 0 && delta.key_heads < delta_heads) || model.gla.key_heads > 0;
-  if (delta.key_heads > 0) delta.key_heads = many;
+  // Few key heads stay as few: tensor ranks that outnumber them hold copies.
+  const auto key_heads = [&](int64_t of_recipe) { return grouped && of_recipe < many && many % of_recipe == 0 ? of_recipe : many; };
+  if (delta.key_heads > 0) delta.key_heads = key_heads(delta.key_heads);
   if (delta.heads > 0) delta.heads = 2 * many;
   delta.head_dim = std::min<int64_t>(delta.head_dim, 8);
-  if (model.gla.key_heads > 0) model.gla.key_heads = many;
+  if (model.gla.key_heads > 0) model.gla.key_heads = key_heads(model.gla.key_heads);
   delta.key_dim = std::min<int64_t>(delta.key_dim, 6);
   model.kda.key_dim = std::min<int64_t>(model.kda.key_dim, 6);
   model.deltanet.key_dim = std::min<int64_t>(model.deltanet.key_dim, 6);
@@ -73,8 +76,8 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
          .rotary_dim = std::min<int64_t>(mla.rotary_dim, 4),
          .value_dim = 5,
          .norm_eps = std::max(mla.norm_eps, 0.3)};
+  model.softmax.kv_heads = key_heads(model.softmax.kv_heads);
   model.heads = grouped ? 2 * many : many;
-  model.softmax.kv_heads = many;
   model.head_dim = std::min<int64_t>(model.head_dim, 8);
   for (int64_t* const channels :
        {&model.tnl.gate_rank, &model.retnet.value_dim, &model.gla.key_dim, &model.gla.forget_rank, &model.lightnet.expand,
@@ -121,9 +124,7 @@ void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layo
   own.gated_deltanet.key_heads = model.gated_deltanet.key_heads;
   own.mamba2.groups = model.mamba2.groups;
   own.mamba2.norm_groups = model.mamba2.norm_groups;
-  const parallel::Arrangement arrangement = arrangement_of(layout);
-  parallel::require_possible(own, arrangement);
-  parallel::require_possible(small, arrangement);
+  for (const recipe::ModelConfig* const each : {&std::as_const(own), &small}) parallel::require_possible(*each, arrangement_of(*each, layout));
 }
 
 ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout)

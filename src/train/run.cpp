@@ -109,7 +109,7 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
                  .hint = "lower parallel.tp, pp, cp or ep"});
   }
   const int64_t workers = parallel::workers_of(recipe.optim.outer, recipe.parallel, world);
-  parallel::Arrangement arrangement = parallel::arrangement_of(recipe.parallel, world / workers);
+  parallel::Arrangement arrangement = parallel::arrangement_of(recipe.model, recipe.parallel, world / workers);
   arrangement.workers = workers;
   arrangement.elastic = recipe.train.elastic;
   parallel::require_possible(recipe.model, arrangement);

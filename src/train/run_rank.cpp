@@ -139,7 +139,7 @@ void RankRun::open_trace(int64_t generation) {
 }
 
 int64_t RankRun::planned_of_rank() const {
-  parallel::Arrangement arrangement = parallel::arrangement_of(recipe_.parallel, facts_.world());
+  parallel::Arrangement arrangement = parallel::arrangement_of(recipe_.model, recipe_.parallel, facts_.world());
   arrangement.elastic = recipe_.train.elastic;
   return plan::whole_bytes(memory_plan(recipe_, arrangement, ranks_.rank(), facts_.device, &facts_.data).peak());
 }

@@ -91,11 +91,27 @@ TEST(MeshGolden, SharesWithCopies) {
   EXPECT_EQ(without.shares_copied_over({kDp, kCp}), AxisSet{});
 }
 
+// Eight ranks: tp 4, of which two neighbours have a key head in common, and dp 2.
+TEST(MeshGolden, CopiesOfKeyHeads) {
+  const Mesh mesh(8, {.tp = 4, .key_copies = 2});
+  EXPECT_EQ(mesh.groups({kTpr}), runs(4, 2));
+  EXPECT_EQ(mesh.groups({kTps}), (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+  EXPECT_EQ(mesh.groups({kDp, kCp, kTpr}), (Groups{{0, 1, 4, 5}, {2, 3, 6, 7}}));
+  EXPECT_EQ(mesh.groups({kTps, kTpr}), mesh.groups({kTp}));
+  EXPECT_EQ((AxisSet{kDp, kTps, kTpr}).text(), "dp-tp") << "one communicator";
+  EXPECT_EQ((AxisSet{kTps}).text(), "tps");
+  std::vector<std::string> names;
+  for (const GroupKind& kind : mesh.group_kinds()) names.push_back(kind.name);
+  EXPECT_THAT(names, testing::IsSupersetOf({"dp-cp-tpr", "tps"}));
+  EXPECT_THAT(mesh.text(), testing::HasSubstr("tp 4 (2 ranks a key head)"));
+}
+
 Mesh random_mesh(Draw& draw) {
   const auto size = [&] { return draw.one_of<int64_t>({1, 2, 3, 4}); };
   MeshShape shape{.pp = size(), .cp = size(), .tp = size(), .ep = size(), .etp = size()};
   const int64_t world = shape.pp * std::lcm(shape.cp * shape.tp, shape.ep * shape.etp) * draw.between(1, 2);
   shape.copies = std::gcd(world / (shape.pp * shape.cp * shape.tp), size());
+  shape.key_copies = std::gcd(shape.tp, size());
   return Mesh(world, shape);
 }
 

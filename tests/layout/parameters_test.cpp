@@ -333,6 +333,47 @@ TEST(ParameterPlacement, RulesByRole) {
   EXPECT_EQ(placement_of(gpt2.at("layers.0.channel.down.bias"), tensor).text(), "[-] at pp=0");
 }
 
+// Of 8 key heads 16 tensor ranks have one each, two of them the same: rank r what its query heads read, 4 r … 4 r + 3 of 64, which are of head r / 2.
+TEST(ParameterPlacement, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
+  const ModelConfig config = minimax_text_01();
+  EXPECT_EQ(key_copies(config, 8), 1);
+  EXPECT_EQ(key_copies(config, 16), 2);
+  EXPECT_EQ(key_copies(config, 12), 1) << "they cannot be dealt out";
+  const auto map = by_name(config);
+  const Mesh mesh(32, {.tp = 16, .key_copies = key_copies(config, 16)});
+  for (const char* const name : {"layers.7.mixer.key.weight", "layers.7.mixer.value.weight"}) {
+    const ParameterSpec& spec = map.at(name);
+    const Placement placement = placement_of(spec, mesh);
+    EXPECT_EQ(placement.text(), "[tps, -] at pp=0") << name;
+    const int64_t head = spec.tensor.global_shape[0] / 8;
+    for (int64_t rank = 0; rank < 16; ++rank) {
+      EXPECT_EQ(rectangle_of(placement, mesh, rank, spec.tensor.global_shape).offset[0], rank / 2 * head) << name << " on " << rank;
+    }
+  }
+  EXPECT_EQ(placement_of(map.at("layers.7.mixer.query.weight"), mesh).text(), "[tp, -] at pp=0");
+  EXPECT_EQ(placement_of(map.at("layers.6.mixer.key.weight"), mesh).text(), "[tp, -] at pp=0") << "lightning: as many as queries";
+  // One for all: whole everywhere, as a norm is.
+  ModelConfig one = config;
+  one.softmax.kv_heads = 1;
+  EXPECT_EQ(key_copies(one, 16), 1);
+  EXPECT_EQ(placement_of(by_name(one).at("layers.7.mixer.key.weight"), Mesh(16, {.tp = 16})).text(), "[-, -] at pp=0");
+}
+
+TEST(ParameterPlacement, CopiesOfTwoKindsAreRefused) {
+  ModelConfig config;
+  config.mixers = {Mixer::kSoftmax, Mixer::kGla};
+  config.softmax.kv_heads = 2;
+  config.gla.key_heads = 4;
+  EXPECT_EQ(key_copies(config, 4), 2) << "gla's four are dealt out";
+  try {
+    key_copies(config, 8);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), testing::HasSubstr("2 and 4 key heads"));
+  }
+}
+
 TEST(ParameterPlacement, RefusesHeadsAndExpertsThatDoNotDivide) {
   const auto map = by_name(minimax_text_01());
   const auto refused = [&](const char* name, const Mesh& mesh) -> std::string {
@@ -343,7 +384,7 @@ TEST(ParameterPlacement, RefusesHeadsAndExpertsThatDoNotDivide) {
       return error.what();
     }
   };
-  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(16, {.tp = 16})), testing::HasSubstr("8 heads cannot be dealt out to 16"));
+  EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(12, {.tp = 12})), testing::HasSubstr("8 heads cannot be dealt out to 12"));
   EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})), testing::HasSubstr("64 heads cannot be dealt out to 3"));
   EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})), testing::HasSubstr("32 experts cannot be dealt out to 5"));
 }

@@ -99,6 +99,25 @@ TEST(PlacementKnown, HeadsOverTensorRanksThenRowsOverDataRanks) {
   EXPECT_EQ(rectangle_of(cut, mesh, 7, {20, 6}), (Rectangle{{18, 0}, {2, 6}}));  // last of all
 }
 
+// Two heads of 3 rows on tp 4: neighbours have the same one, and the rows of each are cut over dp 2 and the two that have it.
+TEST(PlacementKnown, HeadsThatTensorRanksOutnumber) {
+  const Mesh mesh(8, {.tp = 4, .key_copies = 2});
+  Placement placement = Placement::replicated(2);
+  placement.dimensions[0] = {{kTps, 3}};
+  placement.pins = {{kPp, 0}};
+  EXPECT_EQ(copied_over(placement), (AxisSet{kDp, kCp, kTpr}));
+  std::vector<int64_t> first;
+  for (int64_t rank = 0; rank < 8; ++rank) {
+    EXPECT_EQ(rectangle_of(placement, mesh, rank, {6, 5}), (Rectangle{{rank % 4 / 2 * 3, 0}, {3, 5}})) << rank;
+    if (is_first_copy(placement, mesh, rank)) first.push_back(rank);
+  }
+  EXPECT_THAT(first, testing::ElementsAre(0, 2));
+  const Placement cut = rows_cut_too(placement, mesh, copied_over(placement));
+  EXPECT_EQ(cut.text(), "[tps·dp·tpr, -] at pp=0");
+  EXPECT_EQ(rectangle_of(cut, mesh, 2, {6, 5}), (Rectangle{{3, 0}, {1, 5}}));
+  EXPECT_EQ(rectangle_of(cut, mesh, 7, {6, 5}), (Rectangle{{6, 0}, {0, 5}})) << "the fourth of three rows";
+}
+
 TEST(PlacementKnown, MoreRanksThanRowsAndUnevenElements) {
   const Mesh mesh(4, {});
   const Placement matrix = rows_cut_too(Placement::replicated(2), mesh, {kDp}),
@@ -130,6 +149,7 @@ void expect_refused(const Placement& placement, const Mesh& mesh, const Shape& s
 TEST(PlacementRefusal, SaysWhatIsWrong) {
   const Mesh mesh(4, {.tp = 2, .ep = 2});
   expect_refused({{{{kTp, 1}}, {{kTp, 1}}}, {}}, mesh, {4, 4}, "uses tp twice");
+  expect_refused({{{{kTp, 1}}, {{kTps, 1}}}, {}}, mesh, {4, 4}, "uses tps twice");
   expect_refused({{{{kTp, 1}}, {{kEp, 1}}}, {}}, mesh, {4, 4}, "mixes both sides");
   expect_refused({{{{kTp, 3}}}, {}}, mesh, {8}, "units of 3");
   expect_refused({{{{kTp, 1}, {kDp, 2}}}, {}}, mesh, {8}, "units of 2");

@@ -45,7 +45,7 @@ TEST(ScheduleGolden, Makespans) {
                                                 {kDualPipe, 4, 8, 1, 26},
                                                 {kDualPipe, 8, 16, 1, 54},
                                                 {kDualPipe, 8, 20, 1, 66}}) {
-    const Timeline timeline = simulate(made(each.kind, each.p, each.m, each.v));
+    const Timeline timeline = simulate(with_transfers_around_pairs(passes_of(Pipeline(each.p, {each.kind, each.v, {}}), each.m)));
     EXPECT_NEAR(timeline.makespan, each.makespan, 1e-9) << recipe::name_of_value(each.kind) << " p " << each.p << " m " << each.m;
     for (const double busy : timeline.busy) EXPECT_NEAR(busy, 3.0 * static_cast<double>(each.m), 1e-9);
   }
@@ -135,6 +135,41 @@ TEST(Schedule, EveryMethodIsWithoutFlawAtAnySize) {
     for (const double busy : timeline.busy) EXPECT_NEAR(busy, 3.1 * static_cast<double>(m), 1e-9);
     EXPECT_GE(timeline.makespan, 3.1 * static_cast<double>(m) - 1e-9);
   }
+}
+
+// A pair's forward pass sends before the backward pass begins, and the gradient comes while the forward pass runs: no message of a full pipeline is
+// waited for, where both wait for all that the pair needs and send when it ends each one is.
+TEST(Schedule, MessagesOfAPairTravelBesideItsOtherPass) {
+  const Schedule schedule = made(kDualPipe, 4, 16);
+  int64_t pairs = 0;
+  for (const auto& list : schedule.ranks) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (!list[i].joined) continue;
+      ++pairs;
+      const auto backward = std::find_if(list.begin() + static_cast<ptrdiff_t>(i), list.end(), [](const Action& each) { return each.backward(); });
+      const std::span inside(list.begin() + static_cast<ptrdiff_t>(i) + 1, backward);
+      for (const Action& each : inside) EXPECT_TRUE(each.transfer()) << text(each);
+      const bool sends = schedule.stage_of(&list - schedule.ranks.data(), list[i]) < 3;
+      EXPECT_EQ(std::ranges::count(inside, Pass::kStartSend, &Action::pass), sends ? 1 : 0) << text(list[i]);
+    }
+  }
+  EXPECT_GT(pairs, 40);
+  Draw draw("schedule/pairs");
+  for (int round = 0; round < 50; ++round) {
+    const Pipeline pipeline(2 * draw.between(1, 4), {kDualPipe, 1, {}});
+    const int64_t m = 2 * pipeline.ranks() + 2 * draw.between(0, 6);
+    SCOPED_TRACE(testing::Message() << "p " << pipeline.ranks() << " m " << m);
+    const auto makespan = [&](const Schedule& of, double transfer) { return simulate(of, {.transfer = transfer}).makespan; };
+    const Schedule own = make_schedule(pipeline, m), around = with_transfers_around_pairs(passes_of(pipeline, m));
+    EXPECT_LE(makespan(own, 0), makespan(around, 0) + 1e-9);
+    EXPECT_LE(makespan(own, 0.5), makespan(around, 0.5) + 1e-9);
+  }
+  const auto added = [&](auto with, int64_t m) {
+    const Schedule of = with(passes_of(Pipeline(4, {kDualPipe, 1, {}}), m));
+    return simulate(of, {.transfer = 0.5}).makespan - simulate(of).makespan;
+  };
+  EXPECT_NEAR(added(with_transfers, 64), added(with_transfers, 16), 1e-9) << "once the pipeline is full";
+  EXPECT_GT(added(with_transfers_around_pairs, 64), added(with_transfers_around_pairs, 16) + 10);
 }
 
 // Transfers that take less than a pass cost nothing once the pipeline is full: what is added does not grow with the micro-batches.

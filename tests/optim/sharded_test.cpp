@@ -19,15 +19,17 @@ namespace {
 using longhaul::testing::random_tensor;
 using namespace longhaul::optim::testing;  // NOLINT: this test's own helpers
 
-// Cut by rows, by columns, not at all and over experts; rows that no number of ranks divides, and fewer of them than ranks.
+// Cut by rows, by columns, not at all, over experts and by heads that four tensor ranks hold copies of; rows that no number of ranks divides, and fewer of them than ranks.
 std::vector<layout::ParameterSpec> cut_specs() {
   using layout::SplitOver;
   std::vector<layout::ParameterSpec> specs = {spec("rows", {7, 5}, true),  spec("columns", {4, 6}, true), spec("few", {3, 5}, true),
-                                              spec("whole", {6, 2}, true), spec("vector", {9}, false),    spec("cut_vector", {5}, true)};
+                                              spec("whole", {6, 2}, true), spec("vector", {9}, false),    spec("cut_vector", {5}, true),
+                                              spec("heads", {6, 4}, true)};
   specs[0].split = {.over = SplitOver::kTensor, .dimension = 0};
   specs[1].split = {.over = SplitOver::kTensor, .dimension = 1};
   specs[2].split = {.over = SplitOver::kTensor, .dimension = 0};
   specs[5].split = {.over = SplitOver::kTensor, .dimension = 0};
+  specs[6].split = {.over = SplitOver::kTensor, .dimension = 0, .unit = 3, .even = true, .grouped = true};
   specs[3].lr_factor = 0.5;
   for (int64_t e = 0; e < 4; ++e) {
     layout::ParameterSpec expert = spec("expert." + std::to_string(e), {3, 4}, true);
@@ -93,7 +95,7 @@ struct Way {
   int64_t zero;
 };
 const Way kWays[] = {{2, {.tp = 2}, 0},
-                     {4, {.tp = 4}, 0},
+                     {4, {.tp = 4, .key_copies = 2}, 0},
                      {2, {.ep = 2}, 0},
                      {4, {.tp = 2, .ep = 2}, 0},
                      {2, {}, 1},
@@ -103,6 +105,7 @@ const Way kWays[] = {{2, {.tp = 2}, 0},
                      {4, {.tp = 2}, 1},
                      {4, {.ep = 2}, 1},
                      {8, {.tp = 2}, 1},
+                     {8, {.tp = 4, .key_copies = 2}, 1},
                      {4, {.copies = 2}, 1},
                      {8, {.tp = 2, .copies = 2}, 1}};
 

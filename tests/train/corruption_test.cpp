@@ -30,7 +30,7 @@ recipe::Recipe recipe_of(const std::string& dtype = "bf16") {
 
 struct OnRank {
   OnRank(const recipe::Recipe& recipe, const ProofSubject& subject, comm::Communicator& world, const std::filesystem::path& folder)
-      : ranks(world, arrangement_of(subject.layout)),
+      : ranks(world, arrangement_of(subject.config, subject.layout)),
         task(subject.config, Precision::named(recipe::name_of_value(recipe.train.dtype)), ranks, subject.layout),
         optimizer((task.parameters().initialise(1), optim::make_optimizer(recipe.optim, task.parameters(), task.precision()))),
         events({.path = folder / (std::to_string(world.rank()) + ".jsonl"), .rank = world.rank()}),
@@ -56,7 +56,7 @@ struct OnRank {
 void train(const recipe::Recipe& recipe, const ProofSubject& subject, bool again, std::vector<std::string>& bits) {
   TemporaryFolder folder;
   std::mutex mutex;
-  bits.assign(static_cast<size_t>(arrangement_of(subject.layout).world()), "");
+  bits.assign(static_cast<size_t>(arrangement_of(subject.config, subject.layout).world()), "");
   comm::run_ranks(static_cast<int64_t>(bits.size()), [&](comm::Communicator& world) {
     OnRank rank(recipe, subject, world, folder.path());
     for (int64_t step = 1; step <= 3; ++step) {
@@ -82,7 +82,7 @@ TEST(Corruption, NoLayoutRaisesAnAlarmAndASecondTryLeavesNoTrace) {
   const recipe::Recipe recipe = recipe_of();
   int64_t layouts = 0;
   for (const ProofLayout& layout : proof_layouts({})) {
-    if (layout.processes || layout.parallel.workers > 1 || layout.elastic || arrangement_of(layout).world() > 4) continue;
+    if (layout.processes || layout.parallel.workers > 1 || layout.elastic || layout.parallel.world() > 4) continue;
     const ProofSubject subject = subject_of(recipe.model, recipe.optim, layout);
     std::vector<std::string> once, twice;
     train(recipe, subject, false, once);

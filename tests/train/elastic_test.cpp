@@ -123,6 +123,10 @@ TEST_F(ElasticRuns, ReplicasOfSeveralRanks) {
     expect_equal_on({{"parallel.ranks=4"}, {"parallel.ranks=8", "parallel.zero=1"}, {"parallel.ranks=4", "parallel.zero=3"}}, {inner},
                     inner);
   }
+  // Two tensor ranks have each key head: their sums are within a replica.
+  const Settings copies{"parallel.tp=4", "model.heads=4"};
+  train("copies", copies);
+  expect_equal_on({{"parallel.ranks=8", "parallel.zero=3"}}, copies, "copies");
 }
 
 TEST_F(ElasticRuns, CameWithWholeStates) {

@@ -305,7 +305,7 @@ TEST(Prove, AModelThatTheRanksCannotShareIsRefused) {
 TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
   recipe::ModelConfig config = dense_linear();
   config.mixers = {Mixer::kSoftmax};
-  config.softmax.kv_heads = 1;  // 4 in the proof
+  config.softmax.kv_heads = 1;
   config.heads = 4;
   const Proof refused =
       prove({.model = config, .layouts = {proof_layout({.cp = 3, .context = {.softmax = recipe::ContextMethod::kUlysses}})}})[0];
@@ -322,11 +322,31 @@ TEST(Prove, HeadsThatTheRecipesRanksCannotShareAreRefused) {
   config.softmax.kv_heads = 2;
   const std::vector<Proof> proofs = prove({.model = config, .layouts = {proof_layout({.tp = 2}), proof_layout({.tp = 4}), proof_layout({.tp = 8})},
                                            .dtype = recipe::Dtype::kFp64});
-  EXPECT_EQ(proofs[0].status, Proof::Status::kTried) << proofs[0].reason;
-  for (const size_t refused : {size_t{1}, size_t{2}}) {
-    EXPECT_EQ(proofs[refused].status, Proof::Status::kRefused) << proofs[refused].layout;
-    EXPECT_THAT(proofs[refused].reason, HasSubstr("heads cannot be dealt out to")) << proofs[refused].layout;
+  for (const size_t tried : {size_t{0}, size_t{1}}) EXPECT_EQ(proofs[tried].status, Proof::Status::kTried) << proofs[tried].reason;
+  EXPECT_EQ(proofs[2].status, Proof::Status::kRefused);
+  EXPECT_THAT(proofs[2].reason, HasSubstr("4 heads cannot be dealt out to 8"));
+}
+
+// Four tensor ranks, two of which have the same key head each, in every mixer that has key heads of its own; and one for all. The ranks' own sums of
+// its gradient, counted once in the norm, shared by ZeRO, under clipping; saved by such ranks and loaded by others.
+TEST(Prove, TensorRanksThatOutnumberKeyHeads) {
+  recipe::ModelConfig config;
+  config.mixers = {Mixer::kSoftmax, Mixer::kGla, Mixer::kGatedDeltaNet, Mixer::kMixture};
+  config.softmax.kv_heads = config.gla.key_heads = config.gated_deltanet.key_heads = 2;
+  config.softmax.qk_norm = config.softmax.output_gate = true;
+  config.softmax.bias = recipe::AttentionBias::kQkv;
+  expect_proved(config, {{.tp = 4},
+                         {.ranks = 4, .tp = 2, .zero = 1},
+                         {.tp = 4, .tp_chunks = 3, .zero = 3}});
+  if (std::getenv("LONGHAUL_PROVE_ALL") != nullptr) {
+    expect_proved(config, {{.ranks = 8, .tp = 4, .zero = 2},
+                           {.tp = 8},
+                           {.ranks = 8, .tp = 4, .zero = 3, .zero_copies = 2},
+                           {.tp = 4, .pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}},
+                           {.tp = 4, .cp = 2, .zero = 1, .context = {.softmax = recipe::ContextMethod::kTwoLevel}}});
   }
+  config.softmax.kv_heads = 1;
+  expect_proved(config, {{.tp = 2}, {.ranks = 4, .tp = 2, .zero = 2}});
 }
 
 // Sums in another order, a few units of 2^-24 each; it has been run in fp32, and fp64 says nothing of it.
@@ -365,6 +385,7 @@ TEST(Prove, ReplicasThatDriftAreFoundByTheirBits) {
 TEST(Prove, FindsEveryMistake) {
   ProofRequest request{.model = hybrid()};
   request.model.bias = true;
+  request.model.softmax.kv_heads = 2;
   std::map<std::string, ProofLayout> sound;
   for (const ProofMistake& mistake : proof_mistakes()) {
     EXPECT_EQ(mistake.missing ? mistake.missing(request.model) : "", "") << mistake.name;

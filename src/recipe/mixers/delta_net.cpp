@@ -106,15 +106,15 @@ MixerTensor filled(Fill fill, MixerTensor tensor) {
 
 // Queries, keys and values, as every delta rule has them.
 std::vector<MixerTensor> delta_inputs(const ModelConfig& model, const DeltaRuleSizes& sizes) {
-  return {head_rows("mixer.query", Role::kQuery, sizes.key_heads, sizes.key, model.hidden),
-          below(head_rows("mixer.key", Role::kKey, sizes.key_heads, sizes.key, model.hidden)),
+  return {grouped(head_rows("mixer.query", Role::kQuery, sizes.key_heads, sizes.key, model.hidden)),
+          below(grouped(head_rows("mixer.key", Role::kKey, sizes.key_heads, sizes.key, model.hidden))),
           below(head_rows("mixer.value", Role::kValue, sizes.heads, sizes.value, model.hidden))};
 }
 
 void add_delta_rest(std::vector<MixerTensor>& tensors, const ModelConfig& model, const DeltaRuleSizes& sizes, int64_t taps,
                     bool decays = true) {
-  tensors.push_back(convolution_of("mixer.query_convolution", sizes.key_heads, sizes.key, taps));
-  tensors.push_back(convolution_of("mixer.key_convolution", sizes.key_heads, sizes.key, taps));
+  tensors.push_back(grouped(convolution_of("mixer.query_convolution", sizes.key_heads, sizes.key, taps)));
+  tensors.push_back(grouped(convolution_of("mixer.key_convolution", sizes.key_heads, sizes.key, taps)));
   tensors.push_back(convolution_of("mixer.value_convolution", sizes.heads, sizes.value, taps));
   if (decays) {
     tensors.push_back(filled(Fill::kLogRates, head_vector("mixer.rate", Role::kCoefficient, sizes.heads, 1)));
@@ -161,7 +161,11 @@ int64_t convolved_channels(const DeltaRuleSizes& sizes) { return 2 * sizes.key_h
 
 std::vector<MixerStateTensor> delta_state(const DeltaRuleSizes& sizes, int64_t taps) {
   return {{.name = "recurrence", .shape = {sizes.heads, sizes.key, sizes.value}, .wide = true},
-          {.name = "convolution", .shape = {taps - 1, convolved_channels(sizes)}, .cut = 1}};
+          {.name = "convolution",
+           .shape = {taps - 1, convolved_channels(sizes)},
+           .cut = 1,
+           .grouped = 2 * sizes.key_heads * sizes.key,
+           .grouped_heads = sizes.key_heads}};
 }
 std::vector<MixerStateTensor> gated_deltanet_state(const ModelConfig& model) {
   return delta_state(gated_deltanet_operators(model).delta_rule, model.gated_deltanet.convolution);

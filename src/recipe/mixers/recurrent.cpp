@@ -39,18 +39,23 @@ OperatorSizes operators_of(const RecurrentPlan& plan) {
 }
 
 std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
-  const int64_t heads = plan.heads, writing = plan.memory_heads();
+  const int64_t heads = plan.heads;
+  // Of the heads that write, each of which serves a group of query heads where there are fewer.
+  const auto written = [&](const char* name, Role role, int64_t channels, int64_t in) {
+    MixerTensor tensor = head_rows(name, role, plan.memory_heads(), channels, in);
+    return plan.key_heads > 0 ? grouped(tensor) : tensor;
+  };
   std::vector<MixerTensor> all;
   if (plan.convolution > 0) all.push_back({.name = "mixer.convolution", .role = Role::kConvolution, .out = hidden, .in = plan.convolution});
   all.push_back(head_rows("mixer.query", Role::kQuery, heads, plan.key, hidden));
-  if (plan.makes_keys()) all.push_back(below(head_rows("mixer.key", Role::kKey, writing, plan.key, hidden)));
-  if (direct_forget(plan)) all.push_back(below(head_rows("mixer.forget", Role::kForget, writing, plan.key, hidden)));
-  all.push_back(below(head_rows("mixer.value", Role::kValue, writing, plan.value, hidden)));
+  if (plan.makes_keys()) all.push_back(below(written("mixer.key", Role::kKey, plan.key, hidden)));
+  if (direct_forget(plan)) all.push_back(below(written("mixer.forget", Role::kForget, plan.key, hidden)));
+  all.push_back(below(written("mixer.value", Role::kValue, plan.value, hidden)));
   for (MixerTensor& tensor : all) tensor.own_bias = plan.product_bias && tensor.role != Role::kConvolution;
   if (direct_gate(plan)) all.push_back(below(head_rows("mixer.gate", Role::kGate, heads, plan.value, hidden)));
   if (plan.decay == Decay::kGate && plan.decay_rank > 0) {
     all.push_back(low_rows("mixer.forget_down", Role::kForget, plan.decay_rank, hidden));
-    MixerTensor up = head_rows("mixer.forget_up", Role::kForget, writing, plan.key, plan.decay_rank);
+    MixerTensor up = written("mixer.forget_up", Role::kForget, plan.key, plan.decay_rank);
     up.own_bias = true;
     all.push_back(up);
   }

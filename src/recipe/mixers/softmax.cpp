@@ -110,8 +110,8 @@ std::vector<MixerTensor> softmax_tensors(const ModelConfig& model) {
   const bool qkv = own.bias != AttentionBias::kNone, output = own.bias == AttentionBias::kAll;
   std::vector<MixerTensor> tensors = {
       biased(head_rows("mixer.query", Role::kQuery, model.heads, model.head_dim, model.hidden), qkv),
-      biased(below(head_rows("mixer.key", Role::kKey, own.kv_heads, model.head_dim, model.hidden)), qkv),
-      biased(below(head_rows("mixer.value", Role::kValue, own.kv_heads, model.head_dim, model.hidden)), qkv)};
+      biased(below(grouped(head_rows("mixer.key", Role::kKey, own.kv_heads, model.head_dim, model.hidden))), qkv),
+      biased(below(grouped(head_rows("mixer.value", Role::kValue, own.kv_heads, model.head_dim, model.hidden))), qkv)};
   if (own.output_gate) tensors.push_back(biased(head_rows("mixer.gate", Role::kGate, model.heads, model.head_dim, model.hidden), qkv));
   if (own.qk_norm) {
     tensors.push_back({.name = "mixer.query_norm", .role = Role::kNorm, .out = model.head_dim});
