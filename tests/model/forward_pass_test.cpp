@@ -140,7 +140,7 @@ TEST_P(ForwardPass, EqualsThePublishedDefinitions) {
   labels[3] = layout::kIgnoreLabel;
 
   const LogicalTensors leaves = leaves_of(decoder.parameters());
-  const PlainDecoder::Result expected = PlainDecoder(config, leaves).run(ids, labels, layout);
+  const PlainDecoder::Result expected = PlainDecoder(config, leaves, layout).run(ids, labels);
   (expected.loss + expected.auxiliary).backward();
 
   LocalOps ops;
