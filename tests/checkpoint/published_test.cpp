@@ -12,22 +12,16 @@ namespace {
 
 using Published = PublishedTest;
 
-// Larger ones, which tests/peer/minimax_definition.py makes and does not keep, are named by the environment.
-fs::path models_folder() {
-  const char* other = std::getenv("LONGHAUL_PUBLISHED_MODELS");
-  return other != nullptr ? fs::path(other) : kGolden;
-}
-
 std::vector<std::string> golden_names() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(models_folder())) names.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(kGolden)) names.push_back(entry.path().filename().string());
   std::ranges::sort(names);
   return names;
 }
 
 class PublishedGolden : public ::testing::TestWithParam<std::string> {
  protected:
-  fs::path golden() const { return models_folder() / GetParam(); }
+  fs::path golden() const { return kGolden / GetParam(); }
   Tensor expected(const std::string& name) const { return read_tensor(golden() / "expected.safetensors", name); }
   // Of the loss, and of the balance of experts where `balanced`, against those in `folder`.
   void expect_gradients(const char* folder, const char* loss_name, bool balanced);
