@@ -1,6 +1,8 @@
 // Folders of published models that cannot be, or that lie: each is refused with what is wrong, and nothing is left behind.
-#include "published_for_tests.h"
+#include <cstring>
 
+#include "data/tokenizer/tokenizer.h"
+#include "published_for_tests.h"
 #include "storage/published_folder.h"
 
 namespace longhaul::checkpoint {
@@ -196,6 +198,31 @@ TEST_F(BadPublishedIndex, ATensorInTwoFilesIsRefused) {
   second.push_back(tensors_in(model_ / names_[0]).front());
   write_tensors(model_ / names_[1], second);
   EXPECT_THAT(refused_with(map_), HasSubstr("in two files"));
+}
+
+// The golden models have 23 rows; bytes are 257 entries.
+TEST_F(BadPublished, ATokenizerWithMoreEntriesThanTheModelHasRowsIsRefused) {
+  const fs::path model = copy_of("llama");
+  data::Tokenizer::bytes().save(model / "tokenizer.json");
+  EXPECT_THAT(import_refused(model), ::testing::AllOf(HasSubstr("the tokenizer has more entries than the model has rows"),
+                                                      HasSubstr("vocab_size = 23"), HasSubstr("257"), HasSubstr("tokenizer.json")));
+}
+
+// Found by the last thing that an import does, when all weights are written.
+TEST_F(BadPublished, WeightsThatDoNotComputeAreRefused) {
+  const fs::path model = copy_of("llama"), file = model / "model.safetensors";
+  const std::vector<Named> all = tensors_in(file);
+  for (const float value : {NAN, INFINITY}) {
+    for (const char* name : {"model.layers.0.mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"}) {
+      std::vector<Named> changed = all;
+      for (Named& tensor : changed) {
+        if (tensor.name != name) continue;
+        for (size_t i = 0; i < tensor.data.size(); i += sizeof value) std::memcpy(&tensor.data[i], &value, sizeof value);
+      }
+      write_tensors(file, changed);
+      EXPECT_THAT(import_refused(model), HasSubstr("its logits are not finite")) << name << " " << value;
+    }
+  }
 }
 
 TEST_F(BadPublished, PickleFilesAreRefused) {

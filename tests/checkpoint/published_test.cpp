@@ -4,6 +4,7 @@
 #include "checkpoint/open_model.h"
 #include "checkpoint/published_model.h"
 #include "checkpoint/starting_point.h"
+#include "model/state.h"
 #include "published_for_tests.h"
 
 namespace longhaul::checkpoint {
@@ -21,6 +22,9 @@ std::vector<std::string> golden_names() {
 class PublishedGolden : public ::testing::TestWithParam<std::string> {
  protected:
   fs::path golden() const { return kGolden / GetParam(); }
+  Tensor expected(const std::string& name) const { return read_tensor(golden() / "expected.safetensors", name); }
+  // Of the loss, and of the balance of experts where `balanced`, against those in `folder`.
+  void expect_gradients(const char* folder, const char* loss_name, bool balanced);
   TemporaryFolder folder_;
 };
 
@@ -29,23 +33,38 @@ TEST_P(PublishedGolden, LogitsAreThoseOfTransformers) {
   const fs::path imported = folder_.path() / "imported";
   const ImportReport report = import_model(golden() / "model", imported);
   EXPECT_EQ(report.ignored_tensors.empty(),
-            !GetParam().starts_with("minimax") || GetParam() == "minimax-original");  // decays of transformers
+            !GetParam().starts_with("minimax") || GetParam().starts_with("minimax-original"));  // decays of transformers
   EXPECT_EQ(report.check.left_out, "");
-  const Tensor ids = read_tensor(golden() / "expected.safetensors", "ids");
-  const Tensor expected = read_tensor(golden() / "expected.safetensors", "logits");
+  const Tensor logits = expected("logits");
   const OpenModel model = open_model(imported, "fp32");
-  const Tensor found = logits_of(*model.decoder, ids);
-  EXPECT_LT((found - expected).abs().max().item<double>(), 1e-4);
-  EXPECT_TRUE(found.argmax(1).equal(expected.argmax(1)));
-  EXPECT_GT(expected.std().item<double>(), 0.1) << "logits that say nothing";
+  const Tensor found = logits_of(*model.decoder, expected("ids"));
+  EXPECT_LT((found - logits).abs().max().item<double>(), 1e-4);
+  EXPECT_TRUE(found.argmax(1).equal(logits.argmax(1)));
+  EXPECT_GT(logits.std().item<double>(), 0.1) << "logits that say nothing";
+
+  // All tokens but the last at once, and then that one: keys and values, or states, and nothing else go from one to the other.
+  const at::NoGradGuard no_gradient;
+  const Tensor ids = expected("ids");
+  const int64_t before = ids.size(0) - 1;
+  model::DecoderState state = model.decoder->make_state();
+  const int64_t row = state.add();
+  const auto pass = [&](int64_t first, int64_t count) {
+    model::LocalOps ops;
+    model::Context context(ops, model.decoder->precision());
+    context.training = false;
+    const model::DecoderRows continued{state, {row}};
+    return model.decoder->logits(model.decoder->hidden(
+        context, ids.narrow(0, first, count), layout::make_packed(std::vector<int64_t>{count}, std::vector<int64_t>{first}), &continued));
+  };
+  EXPECT_LT((pass(0, before) - logits.narrow(0, 0, before)).abs().max().item<double>(), 1e-4);
+  EXPECT_LT((pass(before, 1)[0] - logits[before]).abs().max().item<double>(), 1e-4);
 }
 
-TEST_P(PublishedGolden, GradientsAreThoseOfTransformers) {
-  if (!fs::exists(golden() / "gradients")) GTEST_SKIP() << "its logits are of a forward pass alone";
+void PublishedGolden::expect_gradients(const char* folder, const char* loss_name, bool balanced) {
   const PublishedModel weights = PublishedModel::open(storage::local_file_system(), golden() / "model");
-  const PublishedModel gradients = PublishedModel::open(storage::local_file_system(), golden() / "gradients");
+  const PublishedModel gradients = PublishedModel::open(storage::local_file_system(), golden() / folder);
   recipe::ModelConfig config = weights.config();
-  config.auxiliary_loss = 0;  // the cross-entropy alone
+  if (!balanced) config.auxiliary_loss = 0;  // the cross-entropy alone
   model::Decoder decoder(config, Precision::named("fp32"));
   for (const auto& parameter : decoder.parameters().all()) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
@@ -54,28 +73,38 @@ TEST_P(PublishedGolden, GradientsAreThoseOfTransformers) {
     parameter->written();
   }
   decoder.parameters().zero_gradients();
-  const Tensor ids = read_tensor(golden() / "expected.safetensors", "ids");
+  const Tensor ids = expected("ids");
   Tensor labels = ids.roll(-1);
   labels[-1] = layout::kIgnoreLabel;
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   const Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout::make_single(ids.size(0))), labels);
-  const double expected_loss = read_tensor(golden() / "expected.safetensors", "loss").item<double>();
-  EXPECT_NEAR(loss.item<double>(), expected_loss, 1e-5 * expected_loss);
+  double total = loss.item<double>();
+  for (const auto& [block, auxiliary] : context.auxiliary_losses) total += auxiliary.item<double>();
+  const double expected_loss = expected(loss_name).item<double>();
+  EXPECT_NEAR(total, expected_loss, 1e-5 * expected_loss);
   loss.backward();
   for (const auto& spec : weights.specs()) {
     size_t part = 0;
     const model::Parameter* holder = decoder.parameters().holder_of(spec.tensor.name, &part);
-    const Tensor found = holder->part_of(holder->grad, part), expected = gradients.read(spec.tensor.name);
-    const double size = expected.norm().item<double>();
+    const Tensor found = holder->part_of(holder->grad, part), wanted = gradients.read(spec.tensor.name);
+    const double size = wanted.norm().item<double>();
     // Softmax does not see what is added to all keys alike: the gradient of their bias is zero but for rounding.
     if (spec.tensor.name.ends_with("key.bias")) {
-      EXPECT_LT((found - expected).norm().item<double>(), 1e-3) << spec.tensor.name;
+      EXPECT_LT((found - wanted).norm().item<double>(), 1e-3) << spec.tensor.name;
       continue;
     }
-    EXPECT_LT((found - expected).norm().item<double>(), 1e-4 * size) << spec.tensor.name;
+    EXPECT_LT((found - wanted).norm().item<double>(), 1e-4 * size) << spec.tensor.name;
     EXPECT_GT(size, 1e-6) << spec.tensor.name;
   }
+}
+
+TEST_P(PublishedGolden, GradientsAreThoseOfTransformers) { expect_gradients("gradients", "loss", /*balanced=*/false); }
+
+// Σ over tokens of −log p and, for each of them, router_aux_loss_coef times the balance loss of all layers' routers.
+TEST_P(PublishedGolden, GradientsOfBalanceAreThoseOfTransformers) {
+  if (!fs::exists(golden() / "gradients-balanced")) GTEST_SKIP() << "no experts, or none of this model's were written down";
+  expect_gradients("gradients-balanced", "loss_balanced", /*balanced=*/true);
 }
 
 TEST_P(PublishedGolden, ExportGivesTheSameBytes) {

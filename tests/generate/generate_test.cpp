@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "model/state.h"
-#include "support/models.h"
+#include "support/variant_models.h"
 
 namespace longhaul::generate {
 namespace {
@@ -85,7 +85,9 @@ TEST_P(Decoding, GreedyTextIsTheFullPassRepeated) {
   EXPECT_EQ(generation.prefill_tokens, 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, Decoding, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+const auto name_of_model = [](const auto& named) { return named.param.name; };
+INSTANTIATE_TEST_SUITE_P(Small, Decoding, ::testing::ValuesIn(small_models()), name_of_model);
+INSTANTIATE_TEST_SUITE_P(Variants, Decoding, ::testing::ValuesIn(variant_models()), name_of_model);
 
 TEST(Generate, SameSeedSameText) {
   model::Decoder decoder = filled_decoder(hybrid_experts_post_norm(), "fp32");

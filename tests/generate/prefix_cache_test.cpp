@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "generate/generate.h"
-#include "support/models.h"
+#include "support/variant_models.h"
 
 namespace longhaul::generate {
 namespace {
@@ -85,6 +85,7 @@ TEST_P(Prefixes, StoppingAtAPageChangesNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Prefixes, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Variants, Prefixes, ::testing::ValuesIn(variant_models()), [](const auto& named) { return named.param.name; });
 
 class KeptPrefixes : public ::testing::Test {
  protected:

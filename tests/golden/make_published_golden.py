@@ -5,11 +5,12 @@
 
 NAME/model      config.json and model.safetensors, as save_pretrained writes them
 NAME/gradients  the same with the gradients of the loss in place of the weights: Σ over tokens of −log p(next token)
-NAME/expected.safetensors   ids, logits, loss
+NAME/gradients-balanced   of some models with experts: for each token router_aux_loss_coef · aux_loss is added
+NAME/expected.safetensors   ids, logits, loss, loss_balanced
 
-"minimax-original" is in the original layout, its logits those of tests/peer/minimax_plain.py (fp64); it has no gradients. Those that begin with
-"flash-linear-" have the names and fields of flash-linear-attention, which computes on GPUs alone: logits and gradients are those of
-tests/peer/flash_linear_plain.py (fp64).
+Those that begin with "minimax-original" are in the original layout, those that begin with "flash-linear-" have the names and fields of
+flash-linear-attention, which computes on GPUs alone: logits and gradients are those of plain fp64 programs, tests/peer/minimax_plain.py and
+tests/peer/flash_linear_plain.py.
 """
 import json
 import pathlib
@@ -27,39 +28,18 @@ import minimax_plain  # noqa: E402
 import published_cases  # noqa: E402
 
 TOKENS = 21
+BALANCED = ["minimax-tied", "mixtral-tied", "qwen2-moe-tied", "qwen3-moe-tied"]
 
 
 def make(name, folder):
     model = published_cases.make(name, golden=True)
-    ids = published_cases.random_ids(model, TOKENS)
-    logits = model(ids).logits
-    loss = torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:], reduction="sum")
-    loss.backward()
-    model.save_pretrained(folder / "model")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(parameter.grad)
-    model.save_pretrained(folder / "gradients")
-    for of in ("model", "gradients"):
-        (folder / of / "generation_config.json").unlink(missing_ok=True)
-    save_file({"ids": ids[0].numpy().astype(numpy.int64), "logits": logits[0].detach().numpy(), "loss": loss.detach().numpy().reshape(1)},
-              folder / "expected.safetensors")
+    published_cases.write_expected(model, published_cases.random_ids(model, TOKENS), folder, name in BALANCED)
 
 
-def make_original(folder):
-    config, tensors = minimax_plain.original_minimax()
-    ids = numpy.random.default_rng(5).integers(config["vocab_size"], size=TOKENS)
-    (folder / "model").mkdir(parents=True)
-    (folder / "model" / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    save_file({name: tensor.astype(numpy.float32) for name, tensor in tensors.items()}, folder / "model" / "model.safetensors")
-    logits = minimax_plain.plain_logits(config, tensors, ids.tolist())
-    save_file({"ids": ids.astype(numpy.int64), "logits": logits.astype(numpy.float32)}, folder / "expected.safetensors")
-
-
-def make_flash_linear(name, folder):
-    config, tensors = flash_linear_plain.make(name)
-    ids = torch.from_numpy(numpy.random.default_rng(7).integers(config["vocab_size"], size=TOKENS))
-    logits = flash_linear_plain.plain_logits(config, tensors, ids)
+def make_plain(plain, name, folder, seed):
+    config, tensors = plain.make(name)
+    ids = torch.from_numpy(numpy.random.default_rng(seed).integers(config["vocab_size"], size=TOKENS))
+    logits = plain.plain_logits(config, tensors, ids)
     loss = torch.nn.functional.cross_entropy(logits[:-1], ids[1:], reduction="sum")
     loss.backward()
     for of, pick in (("model", lambda tensor: tensor), ("gradients", lambda tensor: tensor.grad)):
@@ -74,8 +54,8 @@ def make_flash_linear(name, folder):
 def main():
     root = HERE / "published"
     makers = {name: make for name in published_cases.configurations(True)}
-    makers["minimax-original"] = lambda name, folder: make_original(folder)
-    makers.update({name: make_flash_linear for name in flash_linear_plain.NAMES})
+    makers.update({name: lambda name, folder: make_plain(minimax_plain, name, folder, 5) for name in minimax_plain.GOLDEN})
+    makers.update({name: lambda name, folder: make_plain(flash_linear_plain, name, folder, 7) for name in flash_linear_plain.NAMES})
     for name in sys.argv[1:] or makers:
         shutil.rmtree(root / name, ignore_errors=True)
         makers[name](name, root / name)

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "model/arena.h"
 #include "model/state.h"
-#include "support/models.h"
+#include "support/variant_models.h"
 
 namespace longhaul::model {
 namespace {
@@ -214,6 +214,7 @@ TEST_P(DecoderKinds, ArenasAreReadyOnceWithTheirWholeGradient) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, DecoderKinds, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Variants, DecoderKinds, ::testing::ValuesIn(variant_models()), [](const auto& named) { return named.param.name; });
 
 TEST(Decoder, LayerNormWithoutBias) {
   recipe::ModelConfig config = llama_like();

@@ -2,8 +2,8 @@
 // ctest: timeout=120
 #include <gtest/gtest.h>
 
-#include "support/models.h"
 #include "support/plain_decoder.h"
+#include "support/variant_models.h"
 
 namespace longhaul::model {
 namespace {
@@ -64,14 +64,7 @@ std::vector<NamedConfig> models() {
   gated.wiring = recipe::Wiring::kParallel;
   all.push_back({"hgrn2_experts_parallel", gated});
   for (const recipe::TnlSlopes slopes : {recipe::TnlSlopes::kPaper, recipe::TnlSlopes::kFla, recipe::TnlSlopes::kXmixers}) {
-    recipe::ModelConfig tnl = tnl_like();
-    tnl.tnl.slopes = slopes;
-    tnl.tnl.layer_temperature = slopes != recipe::TnlSlopes::kFla;
-    tnl.tnl.value_silu = slopes == recipe::TnlSlopes::kPaper;
-    tnl.tnl.gate = slopes != recipe::TnlSlopes::kXmixers;
-    tnl.tnl.positions = slopes != recipe::TnlSlopes::kPaper;
-    tnl.heads = 6;
-    all.push_back({"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl});
+    all.push_back({"tnl_slopes_" + std::string(names_of(slopes)[static_cast<size_t>(slopes)]), tnl_of_slopes(slopes)});
   }
   recipe::ModelConfig delta = delta_without_decay();
   delta.deltanet = {.convolution = 2, .output_gate = true, .norm_eps = 1e-3};
@@ -140,7 +133,7 @@ TEST_P(ForwardPass, EqualsThePublishedDefinitions) {
   labels[3] = layout::kIgnoreLabel;
 
   const LogicalTensors leaves = leaves_of(decoder.parameters());
-  const PlainDecoder::Result expected = PlainDecoder(config, leaves).run(ids, labels, layout);
+  const PlainDecoder::Result expected = PlainDecoder(config, leaves, layout).run(ids, labels);
   (expected.loss + expected.auxiliary).backward();
 
   LocalOps ops;

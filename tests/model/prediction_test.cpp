@@ -49,8 +49,8 @@ TEST_P(Predictions, EqualThePublishedDefinition) {
   labels[18] = 4;  // a document that goes on beyond its row
 
   const LogicalTensors leaves = leaves_of(decoder.parameters());
-  PlainDecoder plain(config, leaves);
-  const PlainDecoder::Result main = plain.run(id_tensor(ids), id_tensor(labels), layout),
+  PlainDecoder plain(config, leaves, layout);
+  const PlainDecoder::Result main = plain.run(id_tensor(ids), id_tensor(labels)),
                              more = plain.predictions(id_tensor(ids), id_tensor(labels));
   (main.loss + more.loss + more.auxiliary).backward();
 

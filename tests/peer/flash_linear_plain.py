@@ -4,8 +4,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-NAMES = ["flash-linear-retnet", "flash-linear-gla", "flash-linear-hgrn2", "flash-linear-gated-deltanet", "flash-linear-deltanet", "flash-linear-deltanet-gate"]
-
 COMMON = dict(hidden_size=12, num_hidden_layers=2, vocab_size=23, hidden_act="swish", norm_eps=2e-5, tie_word_embeddings=False, attn=None,
               attn_mode="chunk", elementwise_affine=True, fuse_norm=True, fuse_swiglu=True, fuse_cross_entropy=True,
               initializer_range=0.02, max_position_embeddings=2048, use_cache=True, intermediate_size=20, hidden_ratio=None,
@@ -29,6 +27,14 @@ CONFIGS = {
                                        expand_v=1.5, use_gate=True, use_short_conv=True, conv_size=2, use_beta=True, qk_norm="l2",
                                        qk_activation="silu", allow_neg_eigval=True, tie_word_embeddings=True),
 }
+
+
+# The head is the embedding: smaller, for the rest is as above.
+TIED = dict(tie_word_embeddings=True, intermediate_size=8)
+CONFIGS |= {"flash-linear-retnet-tied": dict(CONFIGS["flash-linear-retnet"], **TIED, num_hidden_layers=1),
+            "flash-linear-hgrn2-tied": dict(CONFIGS["flash-linear-hgrn2"], **TIED, num_hidden_layers=2),
+            "flash-linear-gated-deltanet-tied": dict(CONFIGS["flash-linear-gated-deltanet"], **TIED, num_hidden_layers=1)}
+NAMES = list(CONFIGS)
 
 
 def shapes_of_layer(c):

@@ -4,6 +4,7 @@ their defaults, weights times 5 so that routers and norms matter, norms and bias
 cases(size) → {name: function that makes the model}; size "golden": as small as a checked-in file should be."""
 import torch
 import transformers
+from safetensors.numpy import save_file
 
 BASE = dict(initializer_range=0.02, bos_token_id=None, eos_token_id=None, pad_token_id=None, attention_dropout=0.0)
 
@@ -34,12 +35,12 @@ def llama3_rope(golden):
                 original_max_position_embeddings=16 if golden else 64)
 
 
-def minimax(golden, heads, layer_types):
+def minimax(golden, heads, layer_types, **more):
     return transformers.MiniMaxConfig(
         **{**sizes(golden), **dict(num_attention_heads=heads, num_key_value_heads=2, num_hidden_layers=len(layer_types))},
         **rope(1e7), head_dim=8 if golden else 32, num_local_experts=3 if golden else 8, num_experts_per_tok=2, block_size=16,
         layer_types=layer_types, rms_norm_eps=1e-5, full_attn_alpha_factor=2.0, full_attn_beta_factor=0.9, linear_attn_alpha_factor=1.75,
-        linear_attn_beta_factor=1.0, mlp_alpha_factor=1.5, mlp_beta_factor=1.1)
+        linear_attn_beta_factor=1.0, mlp_alpha_factor=1.5, mlp_beta_factor=1.1, **more)
 
 
 def mamba2(golden, **more):
@@ -53,6 +54,7 @@ def configurations(golden):
     t = transformers
     linear, full = "linear_attention", "full_attention"
     hybrid = [linear, full] if golden else [linear] * 7 + [full]
+    tied = dict(tie_word_embeddings=True, num_hidden_layers=1 if golden else 2)
     return {
         "gpt2": gpt2(golden),
         "gpt2-untied": gpt2(golden, tie_word_embeddings=False, n_inner=18 if golden else 100),
@@ -61,6 +63,9 @@ def configurations(golden):
                                     **rope(7000.0, "linear", factor=2.5)),
         "mistral": t.MistralConfig(**sizes(golden), **rope(20000.0), sliding_window=5 if golden else 21, head_dim=6 if golden else 16),
         "mixtral": t.MixtralConfig(**sizes(golden), **rope(20000.0), num_local_experts=3 if golden else 5, num_experts_per_tok=2),
+        "mistral-tied": t.MistralConfig(**sizes(golden, **tied), **rope(20000.0), sliding_window=None, head_dim=6 if golden else 16),
+        "mixtral-tied": t.MixtralConfig(**sizes(golden, **tied), **rope(20000.0), num_local_experts=2 if golden else 5,
+                                        num_experts_per_tok=2, sliding_window=4 if golden else 17, router_aux_loss_coef=0.5),
         "qwen2": t.Qwen2Config(**sizes(golden), **rope(30000.0), use_sliding_window=True, sliding_window=4 if golden else 19,
                                max_window_layers=1),
         "qwen2-tied": t.Qwen2Config(**sizes(golden, tie_word_embeddings=True), **rope(30000.0)),
@@ -71,7 +76,12 @@ def configurations(golden):
                                       shared_expert_intermediate_size=14, norm_topk_prob=False, mlp_only_layers=[] if golden else [1]),
         "qwen3-moe": t.Qwen3MoeConfig(**sizes(golden), **rope(50000.0), head_dim=8, num_experts=4 if golden else 6, num_experts_per_tok=2,
                                       moe_intermediate_size=16, norm_topk_prob=True, mlp_only_layers=[0]),
+        "qwen2-moe-tied": t.Qwen2MoeConfig(**sizes(golden, **tied), **rope(30000.0), num_experts=2 if golden else 5, num_experts_per_tok=1,
+                                           moe_intermediate_size=8, shared_expert_intermediate_size=10, norm_topk_prob=False, router_aux_loss_coef=0.5),
+        "qwen3-moe-tied": t.Qwen3MoeConfig(**sizes(golden, **tied), **rope(50000.0), head_dim=8, num_experts=3 if golden else 5,
+                                           num_experts_per_tok=2, moe_intermediate_size=8, norm_topk_prob=True, router_aux_loss_coef=0.5),
         "minimax": minimax(golden, 4, hybrid),
+        "minimax-tied": minimax(golden, 2, hybrid, tie_word_embeddings=True, router_aux_loss_coef=0.5),
         "minimax-six-heads": minimax(golden, 6, [linear, full, linear] if golden else [linear, linear, full] * 4),
         "mamba2": mamba2(golden, n_groups=1, conv_kernel=3),
         "mamba2-tied": mamba2(golden, n_groups=1, conv_kernel=4, tie_word_embeddings=True),
@@ -106,3 +116,23 @@ def make(name, golden, seed=0):
 def random_ids(model, length, seed=3):
     generator = torch.Generator().manual_seed(seed + length)
     return torch.randint(model.config.vocab_size, (1, length), generator=generator)
+
+
+def write_expected(model, ids, folder, balanced):
+    """What tests/golden/make_published_golden.py says of a model, as the tests of published models read it. Afterwards its weights are gradients."""
+    found = model(ids, **(dict(output_router_logits=True) if balanced else {}))
+    losses = {"loss": torch.nn.functional.cross_entropy(found.logits[0, :-1], ids[0, 1:], reduction="sum")}
+    if balanced:
+        losses["loss_balanced"] = losses["loss"] + ids.shape[1] * model.config.router_aux_loss_coef * found.aux_loss
+    model.save_pretrained(folder / "model")
+    expected = {"ids": ids[0].numpy(), "logits": found.logits[0].detach().numpy()}
+    gradients = {key: torch.autograd.grad(loss, list(model.parameters()), retain_graph=True) for key, loss in losses.items()}
+    for key, loss in losses.items():
+        expected[key] = loss.detach().numpy().reshape(1)
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients[key], strict=True):
+                parameter.copy_(gradient)
+        model.save_pretrained(folder / key.replace("loss", "gradients").replace("_", "-"))
+    for made in folder.glob("*/generation_config.json"):
+        made.unlink()
+    save_file(expected, folder / "expected.safetensors")
