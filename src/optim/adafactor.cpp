@@ -1,6 +1,7 @@
 #include "optim/adafactor.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "base/error.h"
@@ -43,18 +44,15 @@ Adafactor::Adafactor(const recipe::OptimOptions& options, Members given, MatrixI
     matrices_.push_back(std::move(matrix));
   }
   walks_ = MatrixWalks(tiled, implementation);
-  const auto add = [&](const char* name, Partials* partials, void (Adafactor::*fused)(const MatrixTiles&, const StepSettings&),
-                       void (Adafactor::*any)(const StepSettings&)) {
-    add_phase({name, partials, [this, fused, any](const StepSettings& settings) {
-                 if (walks_.usable())
-                   (this->*fused)(walks_.cut(), settings);
-                 else
-                   (this->*any)(settings);
-               }});
+  const auto phase = [this](const char* name, Partials* partials, void (Adafactor::*fused)(const MatrixTiles&, const StepSettings&),
+                            void (Adafactor::*operations)(const StepSettings&)) -> MatrixWalks::Phase {
+    return {name, partials, std::bind_front(fused, this), std::bind_front(operations, this)};
   };
-  add("squares of gradients and weights", &squares_, &Adafactor::fused_squares, &Adafactor::sum_squares);
-  add("sizes of updates", &sizes_, &Adafactor::fused_sizes, &Adafactor::size_updates);
-  add_phase({"update", nullptr, [this](const StepSettings& settings) { walks_.usable() ? fused_rest(settings) : update(settings); }});
+  const std::vector<MatrixWalks::Phase> all = {
+      phase("squares of gradients and weights", &squares_, &Adafactor::fused_squares, &Adafactor::sum_squares),
+      phase("sizes of updates", &sizes_, &Adafactor::fused_sizes, &Adafactor::size_updates),
+      phase("update", nullptr, &Adafactor::fused_update, &Adafactor::update)};
+  for (Phase& each : walks_.phases(all, std::bind_front(&Adafactor::refresh_members, this))) add_phase(std::move(each));
 }
 
 double Adafactor::beta2() const {
@@ -97,11 +95,11 @@ double Adafactor::step_size(const Matrix& matrix, double lr) const {
   const double elements = static_cast<double>(matrix.shard.spec().elements());
   const double rate = torch() || options_.relative_step ? std::min(lr, 1 / std::sqrt(static_cast<double>(next_step()))) : lr;
   if (!torch() && !options_.scale_by_weights) return rate;
-  return rate * std::max(kLeastScale, std::sqrt(squares_[matrix.weights].item<double>() / elements));
+  return rate * std::max(kLeastScale, std::sqrt(squares_.number(matrix.weights) / elements));
 }
 
 double Adafactor::shrink(const Matrix& matrix) const {
-  const double squares = sizes_[matrix.updates].item<double>(), elements = static_cast<double>(matrix.shard.spec().elements());
+  const double squares = sizes_.number(matrix.updates), elements = static_cast<double>(matrix.shard.spec().elements());
   return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
 }
 
@@ -120,23 +118,12 @@ void Adafactor::update(const StepSettings& settings) {
     if (decay != 0) shard.master.mul_(1 - (of_steps() ? alpha : lr) * decay);
     shard.master.sub_(step, of_steps() ? 1 : alpha);
   }
-  refresh_members(settings);
 }
 
 double Adafactor::floor() const {
   if (!torch() || matrices_.empty()) return 0;
   const double eps = machine_epsilon(matrices_[0].shard.master);
   return eps * eps;
-}
-
-void Adafactor::fused_rest(const StepSettings& settings) {
-  fused_update(walks_.cut(), settings);
-  walks_.each_whole([&](const MatrixTiles& tiles) {
-    fused_squares(tiles, settings);
-    fused_sizes(tiles, settings);
-    fused_update(tiles, settings);
-  });
-  refresh_members(settings, Parts::kFrozen);
 }
 
 void Adafactor::fused_squares(const MatrixTiles& tiles, const StepSettings& settings) {
@@ -154,7 +141,7 @@ void Adafactor::fused_squares(const MatrixTiles& tiles, const StepSettings& sett
   });
   sums.settle(kernels::TileSums::How::kSum);
   for (const MatrixTiles::Place& tile : tiles.tiles())
-    *squares_[matrices_[tiles.named(tile.matrix)].weights].mutable_data_ptr<double>() += weights[tile.tile];
+    *squares_.numbers(matrices_[tiles.named(tile.matrix)].weights) += weights[tile.tile];
   tiles.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix())
@@ -178,7 +165,7 @@ void Adafactor::fused_sizes(const MatrixTiles& tiles, const StepSettings& settin
     squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale, floor()});
   });
   for (const MatrixTiles::Place& tile : tiles.tiles())
-    *sizes_[matrices_[tiles.named(tile.matrix)].updates].mutable_data_ptr<double>() += squares[tile.tile];
+    *sizes_.numbers(matrices_[tiles.named(tile.matrix)].updates) += squares[tile.tile];
 }
 
 void Adafactor::fused_update(const MatrixTiles& tiles, const StepSettings& settings) {

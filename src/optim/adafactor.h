@@ -43,11 +43,10 @@ class Adafactor final : public Optimizer {
   void sum_squares(const StepSettings& settings);
   void size_updates(const StepSettings& settings);
   void update(const StepSettings& settings);
-  // The same on a CPU's threads, of the matrices of these tiles.
+  // The same on a CPU's threads, of the matrices of these tiles, working copies and gradients too.
   void fused_squares(const MatrixTiles& tiles, const StepSettings& settings);
   void fused_sizes(const MatrixTiles& tiles, const StepSettings& settings);
   void fused_update(const MatrixTiles& tiles, const StepSettings& settings);
-  void fused_rest(const StepSettings& settings);  // the weights of cut matrices, and all of the others'
 
   recipe::OptimOptions options_;
   double momentum_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 
@@ -23,23 +24,20 @@ Came::Came(const recipe::OptimOptions& options, Members members, MatrixImplement
     matrices_.push_back(std::move(matrix));
   }
   walks_ = MatrixWalks(tiled, implementation);
-  const auto add = [&](const char* name, Partials* partials, void (Came::*fused)(const MatrixTiles&, const StepSettings&),
-                       void (Came::*any)(const StepSettings&)) {
-    add_phase({name, partials, [this, fused, any](const StepSettings& settings) {
-                 if (walks_.usable())
-                   (this->*fused)(walks_.cut(), settings);
-                 else
-                   (this->*any)(settings);
-               }});
+  const auto phase = [this](const char* name, Partials* partials, void (Came::*fused)(const MatrixTiles&, const StepSettings&),
+                            void (Came::*operations)(const StepSettings&)) -> MatrixWalks::Phase {
+    return {name, partials, std::bind_front(fused, this), std::bind_front(operations, this)};
   };
-  add("squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares);
-  add("sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates);
-  add("residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals);
-  add_phase({"update", nullptr, [this](const StepSettings& settings) { walks_.usable() ? fused_rest(settings) : update(settings); }});
+  const std::vector<MatrixWalks::Phase> all = {
+      phase("squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares),
+      phase("sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates),
+      phase("residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals),
+      phase("update", nullptr, &Came::fused_update, &Came::update)};
+  for (Phase& each : walks_.phases(all, std::bind_front(&Came::refresh_members, this))) add_phase(std::move(each));
 }
 
 double Came::shrink(const Matrix& matrix) const {
-  const double squares = sizes_[matrix.squares].item<double>(), elements = static_cast<double>(matrix.shard.spec().elements());
+  const double squares = sizes_.number(matrix.squares), elements = static_cast<double>(matrix.shard.spec().elements());
   return 1 / std::max(1.0, std::sqrt(squares / elements) / options_.update_clip);
 }
 
@@ -47,17 +45,6 @@ double Came::shrink(const Matrix& matrix) const {
 double Came::correction(const Matrix& matrix) const {
   if (!options_.correct_residuals || !matrix.shard.matrix()) return 1;
   return std::sqrt(1 - std::pow(options_.beta3, static_cast<double>(next_step())));
-}
-
-void Came::fused_rest(const StepSettings& settings) {
-  fused_update(walks_.cut(), settings);
-  walks_.each_whole([&](const MatrixTiles& tiles) {
-    fused_squares(tiles, settings);
-    fused_sizes(tiles, settings);
-    fused_residuals(tiles, settings);
-    fused_update(tiles, settings);
-  });
-  refresh_members(settings, Parts::kFrozen);
 }
 
 void Came::fused_squares(const MatrixTiles& tiles, const StepSettings& settings) {
@@ -89,7 +76,7 @@ void Came::fused_sizes(const MatrixTiles& tiles, const StepSettings& settings) {
     squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale});
   });
   for (const MatrixTiles::Place& tile : tiles.tiles())
-    *sizes_[matrices_[tiles.named(tile.matrix)].squares].mutable_data_ptr<double>() += squares[tile.tile];
+    *sizes_.numbers(matrices_[tiles.named(tile.matrix)].squares) += squares[tile.tile];
 }
 
 void Came::fused_residuals(const MatrixTiles& tiles, const StepSettings& settings) {
@@ -118,7 +105,7 @@ void Came::fused_update(const MatrixTiles& tiles, const StepSettings& settings) 
     Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix()) matrix.residual.average(matrix.shard, residuals_, options_.beta3);
     matrix.residuals = matrix.shard.matrix() ? Divisors(matrix.residual, Divisors::Form::kInverseRoots)
-                                             : Divisors(at::ones_like(matrix.second), Divisors::Form::kInverseRoots);
+                                             : Divisors::ones(matrix.second);
   });
   tiles.run(MatrixTiles::Momentum::kRead, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     const Matrix& matrix = matrices_[tiles.named(place.matrix)];
@@ -175,7 +162,6 @@ void Came::update(const StepSettings& settings) {
     }
     shard.master.mul_(1 - lr * decay(matrix)).sub_(step, lr * correction(matrix));
   }
-  refresh_members(settings);
 }
 
 std::vector<StateTensor> Came::state() {

@@ -44,12 +44,11 @@ class Came final : public Optimizer {
   void size_updates(const StepSettings& settings);
   void sum_residuals(const StepSettings& settings);
   void update(const StepSettings& settings);
-  // The same on a CPU's threads, of the matrices of these tiles.
+  // The same on a CPU's threads, of the matrices of these tiles, working copies and gradients too.
   void fused_squares(const MatrixTiles& tiles, const StepSettings& settings);
   void fused_sizes(const MatrixTiles& tiles, const StepSettings& settings);
   void fused_residuals(const MatrixTiles& tiles, const StepSettings& settings);
   void fused_update(const MatrixTiles& tiles, const StepSettings& settings);
-  void fused_rest(const StepSettings& settings);  // the weights of cut matrices, and all of the others'
 
   recipe::OptimOptions options_;
   std::vector<Matrix> matrices_;

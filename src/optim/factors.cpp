@@ -44,7 +44,7 @@ void Factors::add_sums(const Shard& shard, Partials& partials, const Tensor& x, 
 void Factors::add_sums(const Shard& shard, const Partials& partials, const double* sums_of_rows, const double* sums_of_columns,
                        double beta) const {
   const auto add = [&](const Partials::Place& place, const double* numbers) {
-    auto* const to = partials[place].mutable_data_ptr<double>();
+    double* const to = partials.numbers(place);
     for (int64_t i = 0; i < place.count; ++i) to[i] += numbers[i];
   };
   add(row_sums, sums_of_rows);
@@ -58,20 +58,19 @@ void Factors::add_sums(const Shard& shard, const Partials& partials, const doubl
 
 void Factors::average(const Shard& shard, const Partials& partials, double beta) {
   const double height = static_cast<double>(shard.global_shape()[0]), width = static_cast<double>(shard.global_shape()[1]);
-  const auto follow = [&](const Tensor& mean, const Tensor& sums, double count) {
-    if (mean.device().is_cpu())
-      follow_sums(mean, sums.const_data_ptr<double>(), beta, (1 - beta) / count);
-    else
-      mean.copy_(mean.to(at::kDouble).mul(beta).add(sums, (1 - beta) / count));
-  };
-  follow(rows, partials[row_sums], width);
-  follow(columns, partials[column_sums], height);
   if (!rows.device().is_cpu()) {
+    const auto follow = [&](const Tensor& mean, const Tensor& sums, double count) {
+      mean.copy_(mean.to(at::kDouble).mul(beta).add(sums, (1 - beta) / count));
+    };
+    follow(rows, partials[row_sums], width);
+    follow(columns, partials[column_sums], height);
     mean_of_rows = partials[sum_of_rows].div(height).to(rows.scalar_type());
     return;
   }
-  const double mean = *partials[sum_of_rows].const_data_ptr<double>() / height;
-  mean_of_rows = at::empty({}, rows.options());
+  follow_sums(rows, partials.numbers(row_sums), beta, (1 - beta) / width);
+  follow_sums(columns, partials.numbers(column_sums), beta, (1 - beta) / height);
+  const double mean = *partials.numbers(sum_of_rows) / height;
+  if (!mean_of_rows.defined()) mean_of_rows = at::empty({}, rows.options());
   in_type_of(rows, [&](auto real) { *mean_of_rows.mutable_data_ptr<decltype(real)>() = static_cast<decltype(real)>(mean); });
 }
 
@@ -79,23 +78,47 @@ Tensor Factors::divide(const Tensor& x) const { return x * (rows / mean_of_rows)
 
 namespace {
 
-// numbers · factor, or one over its root.
-Tensor prepared(const Tensor& numbers, double divisor, Divisors::Form form) {
-  const Tensor result = at::empty_like(numbers, at::MemoryFormat::Contiguous);
-  in_type_of(numbers, [&](auto real) {
-    using Real = decltype(real);
-    kernels::prepare_divisors(numbers.const_data_ptr<Real>(), numbers.numel(), divisor, form == Divisors::Form::kInverseRoots,
-                              result.mutable_data_ptr<Real>());
-  });
-  return result;
+// numbers / divisor, or one over its root.
+template <class Real>
+void prepare(const Tensor& numbers, double divisor, Divisors::Form form, Real* to) {
+  kernels::prepare_divisors(numbers.const_data_ptr<Real>(), numbers.numel(), divisor, form == Divisors::Form::kInverseRoots, to);
 }
 
 }  // namespace
 
-Divisors::Divisors(const Factors& factors, Form form, double least_mean)
-    : rows(prepared(factors.rows, std::max(least_mean, factors.mean_of_rows.item<double>()), form)),
-      columns(prepared(factors.columns, 1, form)) {}
+template <class Real>
+Real* Divisors::allocate(int64_t rows, int64_t columns) {
+  rows_ = rows;
+  numbers_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(rows + columns) * sizeof(Real));
+  return static_cast<Real*>(static_cast<void*>(numbers_.get()));
+}
 
-Divisors::Divisors(const Tensor& second, Form form) : rows(at::ones({1}, second.options())), columns(prepared(second, 1, form)) {}
+Divisors::Divisors(const Factors& factors, Form form, double least_mean) {
+  in_type_of(factors.rows, [&](auto real) {
+    using Real = decltype(real);
+    Real* const to = allocate<Real>(factors.rows.numel(), factors.columns.numel());
+    const auto mean = static_cast<double>(*factors.mean_of_rows.const_data_ptr<Real>());
+    prepare(factors.rows, std::max(least_mean, mean), form, to);
+    prepare(factors.columns, 1, form, to + rows_);
+  });
+}
+
+Divisors::Divisors(const Tensor& second, Form form) {
+  in_type_of(second, [&](auto real) {
+    using Real = decltype(real);
+    Real* const to = allocate<Real>(1, second.numel());
+    *to = 1;
+    prepare(second, 1, form, to + 1);
+  });
+}
+
+Divisors Divisors::ones(const Tensor& like) {
+  Divisors result;
+  in_type_of(like, [&](auto real) {
+    using Real = decltype(real);
+    std::fill_n(result.allocate<Real>(1, like.numel()), 1 + like.numel(), Real{1});
+  });
+  return result;
+}
 
 }  // namespace longhaul::optim

@@ -9,6 +9,7 @@
 #include "kernels/updates/factored.h"
 #include "kernels/updates/tiles.h"
 #include "optim/narrow_state.h"
+#include "optim/optimizer.h"
 
 namespace longhaul::optim {
 
@@ -90,17 +91,25 @@ class MatrixTiles {
   kernels::TilePlan plan_;
 };
 
+// The phases of such an optimizer, each in two forms.
 class MatrixWalks {
  public:
+  struct Phase {
+    const char* name;
+    Partials* partials;                                                               // of the last one null
+    std::function<void(const MatrixTiles& tiles, const StepSettings& settings)> fused;  // of these matrices, on all threads
+    std::function<void(const StepSettings& settings)> operations;                       // of all of them, by LibTorch's
+  };
   MatrixWalks() = default;
   // Not usable, so that LibTorch's operations serve, where MatrixTiles does not take them.
   MatrixWalks(const std::vector<MatrixTiles::Matrix>& matrices, MatrixImplementation implementation);
-  bool usable() const { return usable_; }
-  const MatrixTiles& cut() const { return cut_; }
-  // body(tiles of one matrix that is not cut), of all of them.
-  void each_whole(const std::function<void(const MatrixTiles& tiles)>& body) const;
+  // For Optimizer::add_phase: matrices that are cut go through the phases as they come, the others through all of them in the last one. `refresh`: what
+  // follows the last one, of what the loops have not done (Optimizer::refresh_members). These walks must outlive them.
+  std::vector<optim::Phase> phases(std::vector<Phase> given, const std::function<void(const StepSettings& settings, Parts)>& refresh) const;
 
  private:
+  void each_whole(const std::function<void(const MatrixTiles& tiles)>& body) const;
+
   bool usable_ = false;
   MatrixTiles cut_;
   std::vector<MatrixTiles> whole_;

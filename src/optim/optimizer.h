@@ -56,6 +56,9 @@ struct OfTensor {
   double number = 0;
 };
 
+// Of a parameter; kFrozen: whoever trained the others has done it to them.
+enum class Parts { kAll, kFrozen };
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -95,7 +98,6 @@ class Optimizer {
   void append_masters(std::vector<StateTensor>& to) const;                  // of all members
   void append_masters(std::vector<StateTensor>& to, size_t parameter) const;
   // What follows a step of shards(): working copies become the rounding of their masters, and gradients zero where that is wanted.
-  enum class Parts { kAll, kFrozen };  // kFrozen: whoever trained the others has done it to them
   void refresh_members(const StepSettings& settings, Parts which = Parts::kAll) const;
 
  private:

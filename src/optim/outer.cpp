@@ -16,6 +16,8 @@
 namespace longhaul::optim {
 namespace {
 
+using kernels::OuterMerge, kernels::OuterNumbers, kernels::OuterSums;
+
 constexpr size_t kMeasuredSteps = 4;  // before τ is chosen; the first does not count
 constexpr double kGrowth = 1.1;       // of the anchor's movement from round to round, and how often until the guard acts
 constexpr int64_t kGrowing = 3;

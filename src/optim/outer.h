@@ -105,12 +105,12 @@ class OuterLoop {
   void start_sums(const LocalStep& step);
   OuterRound take_within_round(const LocalStep& step);
   void tell_weights(OuterRound& round);
-  void note(OuterRound& round, OuterSums sums, double lr);
+  void note(OuterRound& round, kernels::OuterSums sums, double lr);
   void estimate_strain(OuterRound& round, double unit);
   double first_step() const;
   void wait_for_sums(OuterRound& round);
   void choose(OuterRound& round, int64_t left);
-  OuterNumbers numbers_of(const LocalStep& step, double gap) const;
+  kernels::OuterNumbers numbers_of(const LocalStep& step, double gap) const;
   std::vector<double> gaps_of(const OuterWeights::Numbers& arrived, OuterRound& round);
   OuterWeights::Numbers own_numbers() const;
 

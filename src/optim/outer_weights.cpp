@@ -15,6 +15,11 @@ constexpr int64_t kStretch = 32768;      // elements; part of the sums' definiti
 constexpr int64_t kAtOnce = 1 << 18;     // elements that one call sums: 1 MiB in fp32
 constexpr int kBehindOtherCalls = -100;  // priority: a worker's own calls go first
 
+template <class Real>
+const kernels::OuterLoops<Real>& loops_of(const kernels::OuterRun<Real>&) {
+  return kernels::outer_loops<Real>();
+}
+
 size_t fragment_of(const layout::ParameterSpec& spec, size_t fragments) {
   if (spec.layer >= 0) return static_cast<size_t>(spec.layer) % fragments;
   const bool first = spec.tensor.role == layout::Role::kEmbedding || spec.tensor.role == layout::Role::kPosition;
@@ -75,7 +80,7 @@ OuterWeights::Fragment OuterWeights::range_of(int64_t fragment) const {
 }
 
 template <class Real>
-OuterRun<Real> OuterWeights::run_of(const Stretch& stretch) const {
+kernels::OuterRun<Real> OuterWeights::run_of(const Stretch& stretch) const {
   const auto at = [](const Tensor& of, int64_t begin) { return static_cast<Real*>(of.data_ptr()) + begin; };
   return {.anchor = at(anchors_, stretch.flat),
           .momentum = momenta_.defined() ? at(momenta_, stretch.flat) : nullptr,
@@ -99,15 +104,15 @@ void OuterWeights::for_each(const Body& body, int64_t fragment) const {
   });
 }
 
-OuterSums OuterWeights::update(const OuterNumbers& numbers, int64_t fragment, std::span<const double> gaps) {
-  std::vector<OuterSums> sums(stretches_.size());  // zeros where another fragment's are
+kernels::OuterSums OuterWeights::update(const kernels::OuterNumbers& numbers, int64_t fragment, std::span<const double> gaps) {
+  std::vector<kernels::OuterSums> sums(stretches_.size());  // zeros where another fragment's are
   const auto of = [&](size_t tensor) {
-    OuterNumbers own = numbers;
+    kernels::OuterNumbers own = numbers;
     own.scale /= gaps[tensor];
     return own;
   };
-  for_each([&](size_t i, const auto& run) { sums[i] = outer_update(run, gaps.empty() ? numbers : of(stretches_[i].tensor)); }, fragment);
-  OuterSums all;
+  for_each([&](size_t i, const auto& run) { sums[i] = loops_of(run).update(run, gaps.empty() ? numbers : of(stretches_[i].tensor)); }, fragment);
+  kernels::OuterSums all;
   std::fill(movements_.begin(), movements_.end(), 0);
   for (size_t i = 0; i < sums.size(); ++i) {
     if (stretches_[i].counted) all += sums[i];
@@ -117,13 +122,13 @@ OuterSums OuterWeights::update(const OuterNumbers& numbers, int64_t fragment, st
 }
 
 void OuterWeights::take_difference(bool returns, int64_t fragment) {
-  for_each([&](size_t, const auto& run) { outer_difference(run, returns); }, fragment);
+  for_each([&](size_t, const auto& run) { loops_of(run).difference(run, returns); }, fragment);
   std::fill(movements_.begin(), movements_.end(), 0);
 }
 
 OuterWeights::Distances OuterWeights::squared_distances() const {
   std::vector<double> sums(stretches_.size());
-  for_each([&](size_t i, const auto& run) { sums[i] = outer_distance(run); });
+  for_each([&](size_t i, const auto& run) { sums[i] = loops_of(run).distance(run); });
   Distances all{.of_tensors = std::vector<double>(tensors())};
   for (size_t i = 0; i < sums.size(); ++i) {
     if (stretches_[i].counted) all.counted += sums[i];

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "kernels/updates/outer.h"
 #include "optim/optimizer.h"
-#include "optim/outer_update.h"
 
 namespace longhaul::optim {
 
@@ -31,9 +31,9 @@ class OuterWeights {
 
   OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept);  // anchors are the masters
 
-  // The steps of outer_update.h on everything; squares and counts are of what this rank counts first. gaps: by tensor, what the scale is divided by;
+  // The steps of kernels/updates/outer.h on everything; squares and counts are of what this rank counts first. gaps: by tensor, what the scale is divided by;
   // empty: nothing.
-  OuterSums update(const OuterNumbers& numbers, int64_t fragment = kAll, std::span<const double> gaps = {});
+  kernels::OuterSums update(const kernels::OuterNumbers& numbers, int64_t fragment = kAll, std::span<const double> gaps = {});
   void take_difference(bool returns, int64_t fragment = kAll);
   struct Distances {
     double counted = 0;              // of what this rank counts first
@@ -70,7 +70,7 @@ class OuterWeights {
   };
   Fragment range_of(int64_t fragment) const;
   template <class Real>
-  OuterRun<Real> run_of(const Stretch& stretch) const;
+  kernels::OuterRun<Real> run_of(const Stretch& stretch) const;
   template <class Body>
   void for_each(const Body& body, int64_t fragment = kAll) const;  // body(index of a stretch, its run), on all threads
   void lay_out(const model::Parameter& parameter, size_t p);

@@ -44,6 +44,12 @@ void Partials::release() {
 
 Tensor Partials::operator[](const Place& place) const { return groups_[place.group].numbers.narrow(0, place.begin, place.count); }
 
+double* Partials::numbers(const Place& place) const { return groups_[place.group].numbers.mutable_data_ptr<double>() + place.begin; }
+
+double Partials::number(const Place& place) const {
+  return groups_[place.group].numbers.is_cpu() ? *numbers(place) : (*this)[place].item<double>();
+}
+
 void Partials::reduce(const std::vector<Partials*>& together, const Reducer& reduce) {
   struct Call {
     layout::AxisSet over;

@@ -65,6 +65,9 @@ class Partials {
   void clear(at::Device device);                // zeros, before a step's numbers are written
   void release();                               // the numbers' memory, for those that are large
   Tensor operator[](const Place& place) const;  // [count]; in the phases after reduce(), of all ranks
+  // The same of numbers in fp64 without a tensor's cost: on a CPU, and one of them anywhere.
+  double* numbers(const Place& place) const;
+  double number(const Place& place) const;
   static void reduce(const std::vector<Partials*>& together, const Reducer& reduce);
 
  private:

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/parallel.h"
-#include "kernels/matmul/tasks.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -18,16 +17,31 @@ TilePlan::TilePlan(std::vector<Sizes> matrices) : matrices_(std::move(matrices))
   for (size_t i = 0; i < matrices_.size(); ++i) {
     const int64_t rows = rows_of(i), columns = std::max<int64_t>(1, columns_of(i));
     const int64_t step = std::max({int64_t{1}, kTileElements / columns, (rows + kMostTiles - 1) / kMostTiles});
-    for (int64_t row = 0; row < rows; row += step)
+    for (int64_t row = 0; row < rows; row += step) {
       tiles_.push_back({.matrix = i, .tile = tiles_.size(), .row = row, .rows = std::min(step, rows - row)});
+      tasks_.add(tiles_.back().tile, tiles_.back().rows * columns);
+    }
   }
+  place_sums();
+}
+
+// Matrices without a row on this rank have zeros behind all others' numbers.
+void TilePlan::place_sums() {
+  first_tile_.assign(size(), tiles_.size());
+  for (size_t i = 0; i < size(); ++i) rows_at_.push_back(numbers_), numbers_ += rows_of(i);
+  for (const Place& tile : tiles_) {
+    if (tile.row == 0) first_tile_[tile.matrix] = tile.tile;
+    columns_at_.push_back(numbers_), numbers_ += columns_of(tile.matrix);
+  }
+  columns_at_.push_back(numbers_);
+  int64_t widest = 0;
+  for (size_t i = 0; i < size(); ++i) widest = std::max(widest, rows_of(i) == 0 ? columns_of(i) : 0);
+  numbers_ += widest;
 }
 
 void TilePlan::each_tile(const std::function<void(const Place&)>& body) const {
-  TaskList<const Place*> tasks;
-  for (const Place& place : tiles_) tasks.add(&place, place.rows * columns_of(place.matrix));
-  tasks.run(kGrainOfTiles, [&](const Place* const* first, const Place* const* last) {
-    for (const Place* const* place = first; place != last; ++place) body(**place);
+  tasks_.run(kGrainOfTiles, [&](const size_t* first, const size_t* last) {
+    for (const size_t* tile = first; tile != last; ++tile) body(tiles_[*tile]);
   });
 }
 
@@ -51,28 +65,14 @@ void each_alone(const std::vector<int64_t>& elements, const std::function<void(s
                  [&](const auto& each) { each([&](int64_t item) { body(small[static_cast<size_t>(item)]); }); });
 }
 
-TileSums::TileSums(const TilePlan& plan) : plan_(plan), first_tile_(plan.size(), 0) {
-  int64_t end = 0;
-  for (size_t i = 0; i < plan.size(); ++i) rows_.push_back(end), end += plan.rows_of(i);
-  for (const TilePlan::Place& tile : plan.tiles()) {
-    if (tile.row == 0) first_tile_[tile.matrix] = tile.tile;
-    columns_.push_back(end), end += plan.columns_of(tile.matrix);
-  }
-  columns_.push_back(end);  // of matrices without a row on this rank
-  int64_t widest = 0;
-  for (size_t i = 0; i < plan.size(); ++i) {
-    if (plan.rows_of(i) == 0) first_tile_[i] = columns_.size() - 1, widest = std::max(widest, plan.columns_of(i));
-  }
-  numbers_.assign(static_cast<size_t>(end + widest), 0.0);
-}
-
 void TileSums::settle(How how) {
   const std::vector<TilePlan::Place>& tiles = plan_.tiles();
   plan_.each_matrix([&](size_t matrix) {
     const int64_t count = plan_.columns_of(matrix);
-    double* const all = at(columns_[first_tile_[matrix]]);
-    for (size_t tile = first_tile_[matrix] + 1; tile < tiles.size() && tiles[tile].matrix == matrix; ++tile) {
-      const double* const more = at(columns_[tile]);
+    const size_t first = plan_.first_tile_[matrix];
+    double* const all = at(plan_.columns_at_[first]);
+    for (size_t tile = first + 1; tile < tiles.size() && tiles[tile].matrix == matrix; ++tile) {
+      const double* const more = at(plan_.columns_at_[tile]);
       if (how == How::kLargest) {
         for (int64_t i = 0; i < count; ++i) all[i] = std::max(all[i], more[i]);
       } else {

@@ -6,6 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "kernels/matmul/tasks.h"
+
 namespace longhaul::kernels {
 
 class TilePlan {
@@ -28,8 +30,16 @@ class TilePlan {
   void each_matrix(const std::function<void(size_t matrix)>& body) const;
 
  private:
+  friend class TileSums;
+  void place_sums();
+
   std::vector<Sizes> matrices_;
   std::vector<Place> tiles_;
+  TaskList<size_t> tasks_;  // the same
+  // Of TileSums: where numbers of the rows of a matrix begin, and those of the columns of a tile; its first tile; how many numbers there are.
+  std::vector<int64_t> rows_at_, columns_at_;
+  std::vector<size_t> first_tile_;
+  int64_t numbers_ = 0;
 };
 
 // body(matrix) of all matrices that need nothing of each other, for whoever makes all passes over one of them while it lies in a cache: small ones are a
@@ -40,18 +50,16 @@ void each_alone(const std::vector<int64_t>& elements, const std::function<void(s
 class TileSums {
  public:
   enum class How { kSum, kLargest };
-  explicit TileSums(const TilePlan& plan);
-  double* rows(const TilePlan::Place& place) { return at(rows_[place.matrix] + place.row); }
-  double* columns(const TilePlan::Place& place) { return at(columns_[place.tile] + place.column); }
+  explicit TileSums(const TilePlan& plan) : plan_(plan), numbers_(static_cast<size_t>(plan.numbers_)) {}
+  double* rows(const TilePlan::Place& place) { return at(plan_.rows_at_[place.matrix] + place.row); }
+  double* columns(const TilePlan::Place& place) { return at(plan_.columns_at_[place.tile] + place.column); }
   void settle(How how);
-  const double* rows_of(size_t matrix) { return at(rows_[matrix]); }
-  const double* columns_of(size_t matrix) { return at(columns_[first_tile_[matrix]]); }
+  const double* rows_of(size_t matrix) { return at(plan_.rows_at_[matrix]); }
+  const double* columns_of(size_t matrix) { return at(plan_.columns_at_[plan_.first_tile_[matrix]]); }
 
  private:
   double* at(int64_t place) { return numbers_.data() + place; }
   const TilePlan& plan_;
-  std::vector<int64_t> rows_, columns_;  // where those of a matrix begin, and those of a tile
-  std::vector<size_t> first_tile_;       // of a matrix
   std::vector<double> numbers_;
 };
 

@@ -10,12 +10,13 @@
 //       w + y - step d     kCorrected: where it stood when it sent y is now x, and what it has learnt since stays whole
 //       x + mix (w - x)    kMixed
 //
-// Serial: callers share stretches among threads, whose sums are then added in order.
+// Raw pointers, one thread, no tensors, as loops.h, whose rules hold: compiled for several instruction sets, which all give the same bits. Callers share stretches
+// among threads, whose sums are then added in order; those of a stretch are fp64, in sixteen interleaved ones.
 #pragma once
 
 #include <cstdint>
 
-namespace longhaul::optim {
+namespace longhaul::kernels {
 
 template <class Real>
 struct OuterRun {
@@ -43,14 +44,14 @@ struct OuterSums {  // of squares of g, of m, of step d; and how many m were cli
 };
 
 template <class Real>
-OuterSums outer_update(const OuterRun<Real>& run, const OuterNumbers& numbers);
+struct OuterLoops {
+  OuterSums (*update)(const OuterRun<Real>& run, const OuterNumbers& numbers) = nullptr;
+  // s ← x - w, y too; and w ← x where `returns`: nothing has arrived.
+  void (*difference)(const OuterRun<Real>& run, bool returns) = nullptr;
+  double (*distance)(const OuterRun<Real>& run) = nullptr;  // the sum of (x - w)²
+};
 
-// s ← x - w, y too; and w ← x where `returns`: nothing has arrived.
 template <class Real>
-void outer_difference(const OuterRun<Real>& run, bool returns);
+const OuterLoops<Real>& outer_loops();  // of the set that block_kernels() names
 
-// The sum of (x - w)².
-template <class Real>
-double outer_distance(const OuterRun<Real>& run);
-
-}  // namespace longhaul::optim
+}  // namespace longhaul::kernels
