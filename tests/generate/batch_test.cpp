@@ -164,7 +164,7 @@ TEST_P(Batched, EqualsTheFullPassOfEachSequence) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Batched, ::testing::ValuesIn(models()), [](const auto& named) { return named.param.name; });
-INSTANTIATE_TEST_SUITE_P(Variants, Batched, ::testing::ValuesIn(variant_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Variants, Batched, ::testing::ValuesIn(variants_of_states()), [](const auto& named) { return named.param.name; });
 
 // So many channels in all that threads share the rows of an operator, and cut inside of one: 61 rows of 560.
 TEST(Batch, RowsAreNotRoundedByWhereThreadsCutThem) {

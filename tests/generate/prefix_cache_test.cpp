@@ -85,7 +85,7 @@ TEST_P(Prefixes, StoppingAtAPageChangesNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Prefixes, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
-INSTANTIATE_TEST_SUITE_P(Variants, Prefixes, ::testing::ValuesIn(variant_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Variants, Prefixes, ::testing::ValuesIn(variants_of_states()), [](const auto& named) { return named.param.name; });
 
 class KeptPrefixes : public ::testing::Test {
  protected:

@@ -214,7 +214,8 @@ TEST_P(DecoderKinds, ArenasAreReadyOnceWithTheirWholeGradient) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, DecoderKinds, ::testing::ValuesIn(small_models()), [](const auto& named) { return named.param.name; });
-INSTANTIATE_TEST_SUITE_P(Variants, DecoderKinds, ::testing::ValuesIn(variant_models()), [](const auto& named) { return named.param.name; });
+INSTANTIATE_TEST_SUITE_P(Variants, DecoderKinds, ::testing::ValuesIn(variants_of_states()),
+                         [](const auto& named) { return named.param.name; });
 
 TEST(Decoder, LayerNormWithoutBias) {
   recipe::ModelConfig config = llama_like();

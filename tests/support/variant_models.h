@@ -108,4 +108,12 @@ inline std::vector<NamedConfig> variant_models() {
   return all;
 }
 
+// Of them those whose states are of kinds that small_models() lack, for suites that take seconds.
+inline std::vector<NamedConfig> variants_of_states() {
+  return {{"cosformer_hybrid", cosformer_hybrid()},
+          {"plainer_lineage", plainer_lineage()},
+          {"lcsm_rotation", lcsm_of_type(recipe::LcsmOscillation::kRotation)},
+          {"lcsm_cumulative", lcsm_of_type(recipe::LcsmOscillation::kCumulative)}};
+}
+
 }  // namespace longhaul::testing
