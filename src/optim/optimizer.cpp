@@ -105,6 +105,7 @@ void Optimizer::adopt(Optimizer& of_some, double lr_factor) {
 
 void Optimizer::step(const StepSettings& settings, const Reducer& reduce) {
   const at::NoGradGuard no_grad;
+  const MemoryPurposeScope scope(MemoryPurpose::kWorkspace);
   for (const std::vector<Phase>& together : phases_) {
     std::vector<Partials*> partials;
     for (const Phase& phase : together) {

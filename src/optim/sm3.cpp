@@ -95,6 +95,7 @@ void Sm3::keep_bounds() {
     matrix.rows.copy_(largest_[matrix.largest_of_rows]);
     matrix.columns.copy_(largest_[matrix.largest_of_columns]);
   }
+  largest_.release();
 }
 
 std::vector<StateTensor> Sm3::state() {

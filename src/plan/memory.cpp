@@ -13,6 +13,7 @@
 #include "layout/sum_tree.h"
 #include "plan/memory_layers.h"
 #include "plan/memory_workspace.h"
+#include "plan/update_memory.h"
 #include "recipe/optim_groups.h"
 
 namespace longhaul::plan {
@@ -23,6 +24,7 @@ using enum MemoryPurpose;
 struct ParameterCounts {
   double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
   double state_bytes = 0;    // of the optimizer, beside masters
+  UpdateMemory updating;
 };
 
 void count(const layout::ParameterSpec& spec, double times, const MemoryRequest& request, ParameterCounts& counts) {
@@ -30,13 +32,14 @@ void count(const layout::ParameterSpec& spec, double times, const MemoryRequest&
   counts.state_bytes +=
       times * number(recipe::state_bytes(request.optimizer, spec.tensor.role, spec.layer, shape, shape, wide_bytes(request.dtype)));
   counts.all += times * number(spec.elements());
+  counts.updating.add(spec, shape, /*ranks=*/1, times);
   if (layout::kept_wide(spec)) counts.wide += times * number(spec.elements());
 }
 
 // One layer of each kind says what all of them have: the list of a large model with experts takes milliseconds to make.
 ParameterCounts count_parameters(const MemoryRequest& request) {
   const recipe::ModelConfig& model = request.model;
-  ParameterCounts counts;
+  ParameterCounts counts{.updating = UpdateMemory(request.optimizer, wide_bytes(request.dtype))};
   recipe::ModelConfig small = model;
   small.layers = 0;
   small.predict_ahead = 0;
@@ -252,6 +255,9 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   saved[kCheckpoint] = number(wide_bytes(request.dtype)) * counts.all + counts.state_bytes;  // masters and state
 
   PurposeBytes passing = request.saves_between ? saved : always;
+  PurposeBytes updating = passing;
+  updating[kWorkspace] += counts.updating.bytes();
+  plan.moments.push_back({"update", updating});
   if (request.elastic) passing[kGradients] *= 1 + number(sums_that_wait(request));
   add_passes(request, passing, plan.moments);
   if (request.evaluates) saved[kActivations] += Blocks(request).evaluation();

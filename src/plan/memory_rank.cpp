@@ -65,6 +65,10 @@ class RankPlan {
     const double saved = saved_bytes();
     if (whole_.saves_between) passing[kCheckpoint] = saved;
     add_passes(passing, plan.moments);
+    PurposeBytes updating = always;
+    if (whole_.saves_between) updating[kCheckpoint] = saved;
+    updating[kWorkspace] += state.updating;
+    plan.moments.push_back({"update", updating});
     always[kCheckpoint] = saved;
     always[kParameters] += state.early_weights;
     plan.moments.push_back({"last save", always});

@@ -6,6 +6,7 @@
 #include "plan/memory.h"
 #include "plan/memory_layers.h"
 #include "plan/memory_workspace.h"
+#include "plan/update_memory.h"
 #include "recipe/optim_groups.h"
 
 namespace longhaul::plan {
@@ -22,6 +23,7 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
                      const layout::MeshRank& place) {
   const double narrow = number(element_bytes(dtype)), wide = number(wide_bytes(dtype));
   RankState held;
+  UpdateMemory updating(optimizer, wide_bytes(dtype));
   std::map<int64_t, Passing> layers;
   for (const layout::ParameterSpec& spec : layout::parameters_of(model, place)) {
     const layout::Placement placement = layout::placement_of(spec, place.mesh, place.coordinate(layout::Axis::kPp));
@@ -38,6 +40,8 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
     held.optimizer +=
         number(recipe::state_bytes(optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, share, wide_bytes(dtype))) +
         (element < wide ? wide * elements / ranks : 0);
+    const double pieces = number(spec.elements()) / elements;  // by tensor ranks; of whole matrices
+    updating.add(spec, share, ranks * pieces);
     Passing& layer = layers[spec.layer];
     if (weights_come) layer.weights += element * elements;
     if (gradients_come) layer.gradients += wide * elements, layer.gradient_shares += wide * elements / ranks;
@@ -52,6 +56,7 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
   }
   held.early_weights = outside.weights + (layers.empty() ? 0 : layers.begin()->second.weights);
   held.passing_weights += outside.weights;
+  held.updating = updating.bytes();
   return held;
 }
 

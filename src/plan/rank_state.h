@@ -14,6 +14,7 @@ namespace longhaul::plan {
 
 struct RankState {
   double weights = 0, gradients = 0, optimizer = 0;   // held at all times
+  double updating = 0;                                // held while the optimizer's step goes on (plan/update_memory.h)
   double passing_weights = 0, passing_gradients = 0;  // the most of what comes and goes
   double early_weights = 0;                           // of it, what comes behind an update for the next step: outside the layers, and the first one's
 };

@@ -19,11 +19,8 @@ bool SignalControl::pause(double seconds) { return pause_unless_stopped(seconds)
 namespace {
 
 std::vector<observe::MeasuredMemory> told_memory(observe::EventWriter& events, const RunFacts& facts) {
-  std::vector<observe::MeasuredMemory> measured = measured_memory(facts.memory, facts.device);
-  for (auto& purpose : measured) {
-    if (!facts.memory_is_planned()) purpose.planned_bytes.reset();
-    events.write(purpose);
-  }
+  const std::vector<observe::MeasuredMemory> measured = measured_memory(facts.memory, facts.device);
+  for (const auto& purpose : measured) events.write(purpose);
   return measured;
 }
 

@@ -63,7 +63,7 @@ observe::RunStart run_start(const RunFacts& facts) {
   start.memory_bytes = here.memory_bytes;
   start.cores = here.cores;
   if (const EnergyMeter meter; meter.any()) start.energy_meters = fmt::format("{}", fmt::join(meter.sources(), ", "));
-  if (facts.memory_is_planned()) start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
+  start.planned_memory_bytes = plan::whole_bytes(facts.memory.peak());
   return start;
 }
 
@@ -91,8 +91,7 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
   const std::string moment = facts.memory.fullest().name +
                              (facts.world() == 1    ? ""
                               : facts.processes > 1 ? "; of rank 0"
-                                                    : fmt::format("; {} together", counted(facts.world(), "rank"))) +
-                             (facts.memory_is_planned() ? "" : ", without the outer loop's own state");
+                                                    : fmt::format("; {} together", counted(facts.world(), "rank")));
   return fmt::format("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
                      observe::memory_table(planned_memory(facts.memory), moment, facts.free_bytes).text(colours),
                      observe::data_table(parts).text(colours),

@@ -30,7 +30,6 @@ struct RunFacts {
   MachineProfile profile;
   int64_t processes = 1;  // that train together, each with threads of its own
 
-  bool memory_is_planned() const { return workers == 1; }  // of an outer loop without its own state
   int64_t world() const { return workers * mesh.world(); }
   std::string_view dtype() const;
   // Of all processes together, measured on this one; 0: it was not.

@@ -139,14 +139,15 @@ void RankRun::open_trace(int64_t generation) {
 }
 
 int64_t RankRun::planned_of_rank() const {
-  parallel::Arrangement arrangement = parallel::arrangement_of(recipe_.model, recipe_.parallel, facts_.world());
+  parallel::Arrangement arrangement = parallel::arrangement_of(recipe_.model, recipe_.parallel, facts_.mesh.world());
+  arrangement.workers = facts_.workers;
   arrangement.elastic = recipe_.train.elastic;
   return plan::whole_bytes(memory_plan(recipe_, arrangement, ranks_.rank(), facts_.device, &facts_.data).peak());
 }
 
 void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer, const optim::OuterLoop* outer) const {
   Holding own = holding_of(task.parameters(), optimizer, outer);
-  if (facts_.memory_is_planned()) own.planned = planned_of_rank();
+  own.planned = planned_of_rank();
   const auto holdings = gather_holdings(ranks_, own);
   if (!tables()) return;
   const bool colours = colours_wanted(stdout);

@@ -255,6 +255,21 @@ TEST_F(MemoryOfRuns, WhatLiesInAFileIsNotInMemory) {
   }
 }
 
+// Two workers of an outer loop, its state in the same row as the optimizer's.
+TEST_F(MemoryOfRuns, TheOptimizersRowIsWhatIsCounted) {
+  const std::string row(longhaul::name_of(MemoryPurpose::kOptimizer));
+  const auto near = [&](const std::string& name, const Words& more) {
+    const auto rows = memory_of(name, kFamilies.at("gpt2") + Words{"train.dtype=bf16", "train.batch=2", "train.micro_batch=1", "train.sequence=128"} + more);
+    ASSERT_TRUE(rows.contains(row) && rows.at(row).planned_bytes) << name;
+    const auto counted = static_cast<double>(rows.at(row).peak_bytes);
+    EXPECT_NEAR(static_cast<double>(*rows.at(row).planned_bytes), counted, 0.01 * counted) << name;
+  };
+  const Words workers = {"parallel.ranks=2", "train.steps=4", "train.checkpoint_every=2"};
+  near("co2", workers + Words{"optim.outer=co2", "optim.outer_every=2", "optim.name=came"});
+  near("streaming", workers + Words{"optim.outer=streaming", "optim.outer_every=2", "optim.outer_fragments=2", "optim.outer_wire=bfloat16"});
+  near("shares", {"parallel.ranks=2", "parallel.zero=1", "optim.name=muon"});
+}
+
 // Whatever the sizes: the last ones are the largest that a recipe may have.
 TEST_F(MemoryOfRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsThere) {
   const int64_t before = memory_statistics().total.bytes;

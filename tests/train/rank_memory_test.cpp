@@ -151,6 +151,7 @@ const Words kPipeline = {"parallel.pp=2", "train.micro_batch=1"};
 std::vector<Case> of_axes() {
   return {{"dp2", 2, {}, "dense experts", "experts bf16"},
           {"dp2 zero1", 2, {"parallel.zero=1"}, "dense experts", "dense bf16"},
+          {"dp2 zero1 muon", 2, {"parallel.zero=1", "optim.name=muon"}, "dense experts", "dense bf16"},
           {"tp2", 2, {"parallel.tp=2"}, "dense experts", "dense bf16"},
           {"cp2", 2, {"parallel.cp=2"}, "dense experts", "dense fp32"},
           {"pp2", 2, kPipeline, "dense experts", "experts fp32"},

@@ -67,6 +67,42 @@ TEST(RankState, IsWhatRanksHold) {
   }
 }
 
+// All ranks are threads of this process, so what its allocator counts is the sum of theirs: masters, states, narrow ones and an outer loop's.
+TEST(RankState, OptimizersOfAllRanksTakeWhatIsPlanned) {
+  install_cpu_allocator();
+  recipe::ModelConfig model = config();
+  model.hidden = 256, model.vocabulary = 1400, model.intermediate = 192;  // a row more or less of a layer is no percent
+  const auto named = [](const char* name) { return recipe::OptimOptions{.name = name}; };
+  recipe::OptimOptions grouped = named("came"), narrow = named("adamw");
+  grouped.groups = {{.tensors = {recipe::Role::kEmbedding, recipe::Role::kHead}, .name = "adamw"},
+                    {.tensors = {recipe::Role::kExpertDown}, .name = "adafactor"}};
+  narrow.state_dtype = recipe::StateDtype::kInt8;
+  narrow.state_block = 64;
+  const std::vector<std::pair<const char*, recipe::OptimOptions>> all = {
+      {"adamw", named("adamw")}, {"came", named("came")}, {"muon", named("muon")}, {"groups", grouped}, {"8 bits", narrow}};
+  for (const Layout& each : {Layout{2, {}}, Layout{4, {.tp = 2}}, Layout{4, {.ep = 2}}, Layout{4, {.pp = 2}}}) {
+    for (const auto& [name, options] : all) {
+      for (const int64_t zero : {0, 1, 3}) {
+        const parallel::Arrangement arrangement{.mesh = {each.world, each.shape}, .zero = zero};
+        const int64_t before = memory_statistics().of(MemoryPurpose::kOptimizer).bytes;
+        double planned = 0, counted = 0;
+        for (int64_t rank = 0; rank < each.world; ++rank) {
+          planned += plan::rank_state(model, recipe::Dtype::kBf16, options, {.mesh = arrangement.mesh, .rank = rank, .zero = zero}).optimizer;
+        }
+        comm::run_ranks(each.world, [&](comm::Communicator& world) {
+          parallel::Ranks ranks(world, arrangement);
+          model::Decoder decoder(model, Precision::named("bf16"), at::kCPU, model::Use::kTraining, ranks.place());
+          const auto made = optim::make_optimizer(options, decoder.parameters(), Precision::named("bf16"));
+          world.barrier({.name = "all hold theirs"}).wait();
+          if (world.rank() == 0) counted = static_cast<double>(memory_statistics().of(MemoryPurpose::kOptimizer).bytes - before);
+          world.barrier({.name = "it was counted"}).wait();
+        });
+        EXPECT_NEAR(counted, planned, 0.01 * planned) << name << ", " << arrangement.mesh.text() << ", zero " << zero;
+      }
+    }
+  }
+}
+
 // Two replicas are threads of this process: the peak of a purpose is that of both. They do not come to their fullest moments together, so the
 // sum of both plans is a bound, and no loose one.
 TEST(RankState, BoundsWhatAStepTakes) {
