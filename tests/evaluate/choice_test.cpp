@@ -4,10 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "base/file.h"
+#include "base/temporary_folder.h"
 #include "data/support.h"
 #include "evaluate/choice_files.h"
 #include "evaluate/known_answers.h"
+#include "support/places.h"
 
 namespace longhaul::evaluate {
 namespace {
@@ -77,6 +83,64 @@ TEST(Choice, ScoresAreSumsOverTheContinuation) {
   EXPECT_DOUBLE_EQ(result.acc, 0.5);
   EXPECT_DOUBLE_EQ(result.acc_error, std::sqrt(0.25 / 1));
   EXPECT_DOUBLE_EQ(result.chance, (1 / 3.0 + 1 / 2.0) / 2);
+}
+
+// Knows what each text is worth.
+class ByTable final : public Answers {
+ public:
+  void add(const std::string& context, const std::string& continuation, double log_probability) {
+    const auto [place, fresh] = table_.emplace(encode_pair(data::Tokenizer::bytes(), context, continuation).ids, log_probability);
+    EXPECT_TRUE(fresh || place->second == log_probability) << continuation << " has two values";
+  }
+  std::vector<std::vector<Judged>> judge(std::span<const Passage> passages) override {
+    std::vector<std::vector<Judged>> result;
+    for (const Passage& passage : passages) {
+      std::vector<int64_t> text = passage.ids;
+      text.push_back(passage.targets.back().id);
+      result.emplace_back(passage.targets.size(), Judged{.log_probability = 0, .predicted = 0});
+      result.back().front().log_probability = table_.at(text);
+    }
+    return result;
+  }
+  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, int64_t) override { return {}; }
+
+ private:
+  std::map<std::vector<int64_t>, double> table_;
+};
+
+// What lm-evaluation-harness itself made of these log-probabilities (tests/golden/make_choice_golden.py says which version).
+TEST(Choice, JudgesAsTheHarnessDoes) {
+  const auto golden = nlohmann::json::parse(read_text(std::filesystem::path(source_folder()) / "tests" / "golden" / "choice.json"));
+  const TemporaryFolder folder;
+  ByTable answers;
+  std::string lines;
+  for (const auto& item : golden["items"]) {
+    lines += nlohmann::json{{"context", item["context"]}, {"choices", item["choices"]}, {"gold", item["gold"]}}.dump() + "\n";
+    for (size_t c = 0; c < item["choices"].size(); ++c) {
+      const auto continuation = item["continuations"][c].get<std::string>();
+      answers.add(item["context"], continuation, item["conditional"][c]);
+      answers.add("", continuation, item["unconditional"][c]);
+    }
+  }
+  data::write_file(folder / "items.jsonl", lines);
+  const std::vector<ChoiceItem> items = read_choices(folder / "items.jsonl", "longhaul");
+  ASSERT_EQ(items.size(), golden["items"].size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    const auto& expected = golden["items"][i];
+    EXPECT_EQ(items[i].continuations, expected["continuations"].get<std::vector<std::string>>());
+    const ChoiceResult one = score_choices(answers, data::Tokenizer::bytes(), {items[i]});
+    const double found[] = {one.acc, one.acc_norm, one.acc_bytes, one.acc_mutual_info};
+    const char* const names[] = {"acc", "acc_norm", "acc_bytes", "acc_mutual_info"};
+    for (size_t m = 0; m < 4; ++m) EXPECT_EQ(found[m], expected[names[m]].get<double>()) << names[m] << " of " << expected["context"];
+  }
+  const ChoiceResult all = score_choices(answers, data::Tokenizer::bytes(), items);
+  const auto& results = golden["results"];
+  EXPECT_DOUBLE_EQ(all.acc, results["acc"]);
+  EXPECT_DOUBLE_EQ(all.acc_norm, results["acc_norm"]);
+  EXPECT_DOUBLE_EQ(all.acc_bytes, results["acc_bytes"]);
+  EXPECT_DOUBLE_EQ(all.acc_mutual_info, results["acc_mutual_info"]);
+  EXPECT_NEAR(all.acc_error, results["acc_stderr"].get<double>(), 1e-15);
+  EXPECT_NEAR(all.acc_norm_error, results["acc_norm_stderr"].get<double>(), 1e-15);
 }
 
 TEST(Choice, WhoGuessesIsRightByChance) {
