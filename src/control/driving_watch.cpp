@@ -8,6 +8,7 @@ namespace longhaul::control {
 namespace {
 
 constexpr std::string_view kWaiting = "communication";
+constexpr std::string_view kSaving = "checkpoint";
 
 bool ended_well(int64_t status) {
   const auto code = static_cast<ExitCode>(status);
@@ -95,7 +96,9 @@ bool Driving::watch_progress() {
     const bool over = rank.beat->phase == "idle" && plan_.steps > 0 && rank.beat->step >= plan_.steps;
     const double age_s = rank.beat->progress_age_s + since_s,
                  limit_s = time_outs_.limit_s(over ? ProgressTimeOuts::kBehindLastStep : rank.beat->phase);
-    if (age_s > limit_s) {
+    // Who saves may have to wait for the save before, which has a deadline of its own: until then it is not this rank that hangs.
+    const bool waits_for_work = rank.beat->phase == kSaving && !rank.beat->background.empty();
+    if (age_s > limit_s && !waits_for_work) {
       if (!beyond) first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number, rank.beat->phase, age_s, limit_s);
       overdue_s = beyond ? std::min(overdue_s, age_s - limit_s) : age_s - limit_s;
       beyond = true;

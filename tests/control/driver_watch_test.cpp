@@ -127,6 +127,31 @@ TEST_F(DriverWatch, ASaveThatHangsHasADeadlineOfItsOwn) {
   EXPECT_LE(*bench->incidents[0].overdue_milliseconds, 2e3);  // a beat a second
 }
 
+// Steps that are quicker than the save come to the next one and wait there for it: what hangs is still the save, and by its deadline.
+TEST_F(DriverWatch, ANextSaveThatWaitsForOneThatHangsIsNotWhatHangs) {
+  start(1);
+  bench->beats(11, 0, "checkpoint", 0.5);  // a save that went well: from here on the phase has the floor, a minute
+  bench->wait(1);
+  bench->beats(12, 0);
+  bench->wait(1);
+  double waits_s = 0;
+  for (; bench->core->state() == State::kTrain && waits_s < 200; ++waits_s) {
+    NodeBeat beat{.generation = 1, .running = {}, .ended = {}};
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      RankBeat of_rank{.rank = rank, .generation = 1, .progress_age_s = waits_s, .step = 12, .resumed_step = 0};
+      of_rank.phase = "checkpoint";
+      of_rank.background = {{.name = "write checkpoint", .age_s = 2 + waits_s, .allowed_s = 100}};
+      beat.running.push_back(of_rank);
+    }
+    bench->send(FromNode{"node-0", beat});
+    bench->wait(1);
+  }
+  EXPECT_NEAR(waits_s, 98, 3);
+  bench->send(FromNode{"node-0", Evidence{.generation = 1, .last = true}});
+  ASSERT_TRUE(bench->analysis);
+  EXPECT_EQ(bench->analysis->work, "write checkpoint");
+}
+
 // Survivors are asked to leave what they have, with time for as much as they hold; not where a machine computes wrong numbers.
 TEST_F(DriverWatch, SurvivorsLeaveTheirStateUnlessItCannotBeBelieved) {
   start();
