@@ -67,7 +67,7 @@ struct Chart::Frame {
   double left, right, top, bottom;
 
   explicit Frame(const Chart& of)
-      : chart(of), left(52), right(of.width - (of.right_ratio > 0 ? 50 : 22)), top(14), bottom(of.height - 28) {}
+      : chart(of), left(52), right(of.width - (of.right_ratio > 0 ? 50 : 22)), top(of.right_ratio > 0 ? 24 : 14), bottom(of.height - 28) {}
   double x(double value) const { return left + (right - left) * value / chart.x_max; }
   double y(double value) const {
     double share = (value - chart.y_low) / (chart.y_high - chart.y_low);
