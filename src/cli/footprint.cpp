@@ -75,13 +75,16 @@ struct OutputArguments {
   std::string out;
   bool json = false;
   void declare(Command& command) {
-    command.option("--out", out, "a page (HTML) to write as well");
+    command.option("--out", out, "a page to write as well: HTML, or Markdown where it ends in .md");
     command.json_flag(json);
+  }
+  void write(const std::string& page, const std::string& markdown) const {
+    if (!out.empty()) write_text_atomically(out, out.ends_with(".md") ? markdown : page);
   }
 };
 
 void print_footprint(const plan::Footprint& footprint, const OutputArguments& output) {
-  if (!output.out.empty()) write_text_atomically(output.out, plan::footprint_page(footprint));
+  output.write(plan::footprint_page(footprint), plan::footprint_markdown(footprint));
   if (output.json) {
     print_json(plan::footprint_json(footprint));
   } else {
@@ -231,7 +234,7 @@ void add_compare_footprints(Command& group) {
     if (!comparison.per_token()) {
       throw Error({.code = ExitCode::kData, .what = "the runs cannot be compared by token", .expected = "tokens in the steps of both"});
     }
-    if (!output.out.empty()) write_text_atomically(output.out, plan::comparison_page(comparison));
+    output.write(plan::comparison_page(comparison), plan::comparison_markdown(comparison));
     if (output.json) {
       print_json(plan::comparison_json(comparison));
     } else {

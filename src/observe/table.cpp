@@ -70,6 +70,30 @@ std::string Table::text(bool colours) const {
   return text;
 }
 
+std::string Table::markdown() const {
+  const auto line = [&](auto cell_of) {
+    std::string text = "|";
+    for (size_t c = 0; c < columns_.size(); ++c) text += " " + cell_of(c) + " |";
+    return text + "\n";
+  };
+  // A bar would end the cell, and a break the table.
+  const auto escaped = [](const std::string& cell) {
+    std::string text;
+    for (const char c : cell) text += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
+    return text;
+  };
+  std::string text = fmt::format("**{}**\n\n", escaped(title_));
+  text += line([&](size_t c) { return escaped(columns_[c].heading); });
+  text += line([&](size_t c) { return columns_[c].align == Align::kRight ? std::string("---:") : std::string("---"); });
+  for (const Row& row : rows_) {
+    text += line([&](size_t c) {
+      const std::string cell = escaped(row.cells[c]);
+      return row.is_total && !cell.empty() ? "**" + cell + "**" : cell;
+    });
+  }
+  return text;
+}
+
 Table parameter_table(std::span<const ParameterGroup> groups) {
   Table table("parameters; those that a token passes through: without embedding and head, chosen experts alone",
               {{"group"}, {"tensors", Align::kRight}, {"values", Align::kRight}, {"per token", Align::kRight}, {"share", Align::kRight}});

@@ -28,6 +28,7 @@ class Table {
   void row(std::vector<std::string> cells);    // as many as there are columns
   void total(std::vector<std::string> cells);  // a last row, set apart
   std::string text(bool colours) const;        // ends with a newline
+  std::string markdown() const;                // GitHub's tables: the title in bold above, a total in bold
 
  private:
   struct Row {

@@ -227,6 +227,13 @@ TEST(Table, StartUpTables) {
   EXPECT_THAT(work, HasSubstr("8.0 s"));  // 4e12 FLOP at half of 1e12 a second
 }
 
+TEST(Table, MarkdownIsATableWhateverIsInItsCells) {
+  Table table("sizes | of parts", {{"part"}, {"size", Align::kRight}});
+  table.row({"a|b\nc", "7"});
+  table.total({"all", ""});
+  EXPECT_EQ(table.markdown(), "**sizes \\| of parts**\n\n| part | size |\n| --- | ---: |\n| a\\|b c | 7 |\n| **all** |  |\n");
+}
+
 TEST(Format, NumbersForPeople) {
   EXPECT_EQ(compact(812), "812");
   EXPECT_EQ(compact(8192), "8.19 k");

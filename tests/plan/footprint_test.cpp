@@ -295,6 +295,15 @@ TEST(FootprintReport, JsonHasUnitsSourcesAndErrors) {
   for (const auto& row : json["assumptions"]) EXPECT_NE(row["source"], "");
 }
 
+TEST(FootprintReport, MarkdownHasEveryRowAndWhatWasAssumed) {
+  const Footprint f = RunOfEvents(true).footprint();
+  const std::string text = footprint_markdown(f);
+  EXPECT_TRUE(text.starts_with("# Footprint of ")) << text;
+  for (const FootprintRow& row : rows_of(f)) EXPECT_THAT(text, HasSubstr("| " + row.label + " | ")) << row.key;
+  EXPECT_THAT(text, HasSubstr("| name | value | source |\n| --- | ---: | --- |\n"));
+  EXPECT_THAT(text, HasSubstr(fmt::format("| {} | ", f.input.place.carbon.name)));
+}
+
 TEST(FootprintReport, ComparesByToken) {
   Footprint slow = RunOfEvents(true).footprint(), fast = slow;
   fast.input.mfu *= 2;

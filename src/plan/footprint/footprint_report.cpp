@@ -35,11 +35,14 @@ std::string amount(Uncertain value) {
   return value.sigma > 0 ? fmt::format("{} ± {}", digits(value.value), digits(value.sigma)) : digits(value.value);
 }
 
-std::string footprint_text(const Footprint& f, bool colours) {
-  observe::Table table(fmt::format("footprint of {} ({})", f.input.title, level_of(f)),
-                       {{"what"}, {"amount", observe::Align::kRight}, {"unit"}, {"how"}});
+namespace {
+
+std::vector<observe::Table> tables_of(const Footprint& f) {
+  std::vector<observe::Table> tables;
+  observe::Table& table =
+      tables.emplace_back(fmt::format("footprint of {} ({})", f.input.title, level_of(f)),
+                          std::vector<observe::Column>{{"what"}, {"amount", observe::Align::kRight}, {"unit"}, {"how"}});
   for (const FootprintRow& row : rows_of(f)) table.row({row.label, amount(row.value), row.unit, row.how});
-  std::string text = table.text(colours);
   if (f.a100.lives >= 1) {
     const LifetimeGrid grid = lifetime_grid(f.input.spent_flops, 312e12);
     observe::Table lives("A100 lives by utilisation and length of a life", {{"MFU"},
@@ -52,7 +55,7 @@ std::string footprint_text(const Footprint& f, bool colours) {
       for (const double count : grid.counts[i]) cells.push_back(observe::grouped(count));
       lives.row(std::move(cells));
     }
-    text += "\n" + lives.text(colours);
+    tables.push_back(std::move(lives));
   }
   if (f.input.inventory) {
     observe::Table elements("materials", {{"element"}, {"kg", observe::Align::kRight}, {"class"}, {"source"}});
@@ -60,9 +63,33 @@ std::string footprint_text(const Footprint& f, bool colours) {
       elements.row({row.element + (row.toxic ? " (toxic)" : ""), amount(row.grams * (f.lifetimes / 1000)), row.kind, row.source});
     }
     elements.total({"toxic together", amount(f.input.inventory->grams(true) * (f.lifetimes / 1000)), "", ""});
-    text += "\n" + elements.text(colours);
+    tables.push_back(std::move(elements));
   }
+  return tables;
+}
+
+// What numbers were taken for granted, with their sources.
+std::vector<const Sourced*> assumptions_of(const FootprintInput& in) {
+  std::vector<const Sourced*> all;
+  for (const Sourced& row : in.assumptions) all.push_back(&row);
+  for (const Sourced* row : {&in.place.carbon, &in.place.pue, &in.place.water_on_site, &in.place.water_grid}) all.push_back(row);
+  return all;
+}
+
+}  // namespace
+
+std::string footprint_text(const Footprint& f, bool colours) {
+  std::string text;
+  for (const observe::Table& table : tables_of(f)) text += (text.empty() ? "" : "\n") + table.text(colours);
   return text;
+}
+
+std::string footprint_markdown(const Footprint& f) {
+  std::string text = "# Footprint of " + f.input.title + "\n";
+  for (const observe::Table& table : tables_of(f)) text += "\n" + table.markdown();
+  observe::Table assumed("assumed", {{"name"}, {"value", observe::Align::kRight}, {"source"}});
+  for (const Sourced* row : assumptions_of(f.input)) assumed.row({row->name, amount(row->value), row->source});
+  return text + "\n" + assumed.markdown();
 }
 
 ordered_json footprint_json(const Footprint& f) {
@@ -90,10 +117,7 @@ ordered_json footprint_json(const Footprint& f) {
   for (const Sourced& each : sensitivity_grids()) carbon[each.name] = f.energy_facility_kwh.value * each.value.value / 1000;
   json["carbon_kg_by_grid"] = carbon;
   json["assumptions"] = ordered_json::array();
-  for (const Sourced& row : in.assumptions) json["assumptions"].push_back(json_of(row));
-  for (const Sourced* row : {&in.place.carbon, &in.place.pue, &in.place.water_on_site, &in.place.water_grid}) {
-    json["assumptions"].push_back(json_of(*row));
-  }
+  for (const Sourced* row : assumptions_of(in)) json["assumptions"].push_back(json_of(*row));
   if (in.inventory) {
     json["elements"] = ordered_json::array();
     for (const ElementMass& row : in.inventory->elements) {
@@ -114,7 +138,9 @@ double FootprintComparison::lifetimes_ratio() const {
 }
 double FootprintComparison::energy_ratio() const { return second.joules_per_token.value / first.joules_per_token.value; }
 
-std::string comparison_text(const FootprintComparison& c, bool colours) {
+namespace {
+
+observe::Table table_of(const FootprintComparison& c) {
   observe::Table table(
       fmt::format("{} beside {}", c.second.input.title, c.first.input.title),
       {{"of a token"}, {"first", observe::Align::kRight}, {"second", observe::Align::kRight}, {"ratio", observe::Align::kRight}});
@@ -126,7 +152,17 @@ std::string comparison_text(const FootprintComparison& c, bool colours) {
   row("lives of devices, 1e-12", 1e12 * a.lifetimes / a.input.tokens, 1e12 * b.lifetimes / b.input.tokens);
   row("energy, J", a.joules_per_token.value, b.joules_per_token.value);
   row("carbon, µg CO2e", 1e9 * a.carbon_kg.value / a.input.tokens, 1e9 * b.carbon_kg.value / b.input.tokens);
-  return table.text(colours) + fmt::format("\n{}\n", message_of(c));
+  return table;
+}
+
+}  // namespace
+
+std::string comparison_text(const FootprintComparison& c, bool colours) {
+  return table_of(c).text(colours) + fmt::format("\n{}\n", message_of(c));
+}
+
+std::string comparison_markdown(const FootprintComparison& c) {
+  return fmt::format("# {} beside {}\n\n{}\n{}\n", c.second.input.title, c.first.input.title, table_of(c).markdown(), message_of(c));
 }
 
 std::string message_of(const FootprintComparison& c) {

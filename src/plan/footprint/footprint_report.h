@@ -1,5 +1,5 @@
-// A footprint for people and machines: a table for the terminal, JSON, a page of one file with SVG pictures, and the section with which the page
-// of a run ends. Two runs side by side likewise.
+// A footprint for people and machines: a table for the terminal, JSON, Markdown for a model's card, a page of one file with SVG pictures, and the
+// section with which the page of a run ends. Two runs side by side likewise.
 #pragma once
 
 #include <filesystem>
@@ -13,6 +13,7 @@ namespace longhaul::plan {
 
 std::string footprint_text(const Footprint& footprint, bool colours);
 nlohmann::ordered_json footprint_json(const Footprint& footprint);
+std::string footprint_markdown(const Footprint& footprint);  // with what was assumed, and where each number is from
 std::string footprint_page(const Footprint& footprint);
 
 // Of a run folder, for observe::write_report; says why when it cannot be told.
@@ -28,6 +29,7 @@ struct FootprintComparison {
 };
 std::string comparison_text(const FootprintComparison& comparison, bool colours);
 nlohmann::ordered_json comparison_json(const FootprintComparison& comparison);
+std::string comparison_markdown(const FootprintComparison& comparison);
 std::string comparison_page(const FootprintComparison& comparison);
 
 }  // namespace longhaul::plan
