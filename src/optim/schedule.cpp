@@ -11,6 +11,24 @@ namespace {
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+double half_wave(double done) { return 0.5 * (1 + std::cos(std::numbers::pi * done)); }  // from 1 to 0
+
+// From `begin` to 1, of which step out of `steps` is done.
+double risen(recipe::Rise rise, double begin, int64_t step, int64_t steps) {
+  if (step >= steps) return 1;
+  const double done = static_cast<double>(step) / static_cast<double>(steps);
+  const auto between = [&](double share) { return begin + (1 - begin) * share; };
+  switch (rise) {
+    case recipe::Rise::kLinear:
+      return between(done);
+    case recipe::Rise::kCosine:
+      return between(1 - half_wave(done));
+    case recipe::Rise::kOneMinusSqrt:
+      return between(1 - std::sqrt(1 - done));
+  }
+  LONGHAUL_ASSERT(false, "rise {}", static_cast<int>(rise));
+}
+
 }  // namespace
 
 TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train)
@@ -63,22 +81,26 @@ int64_t TrainSchedule::first_sample(int64_t step) const {
 
 double TrainSchedule::learning_rate(int64_t step) const {
   const double peak = stage(step).peak_lr;
-  const double warmup = step < optim_.warmup_steps ? static_cast<double>(step) / static_cast<double>(optim_.warmup_steps) : 1.0;
-  return peak * warmup * decay(step);
+  return peak * risen(optim_.warmup_rise, optim_.warmup_from, step, optim_.warmup_steps) * decay(step);
+}
+
+double TrainSchedule::weight_decay_factor(int64_t step) const {
+  return risen(optim_.weight_decay_rise, optim_.weight_decay_from, step, steps_);
 }
 
 // What is left behind the share `done`, from 1 to `end`.
 double TrainSchedule::fallen(double done) const {
   const double end = optim_.final_lr_fraction;
   const auto between = [&](double left) { return end + (1 - end) * left; };
-  const double half_wave = 0.5 * (1 + std::cos(std::numbers::pi * done));
   switch (optim_.schedule) {
     case recipe::Schedule::kConstant:
       return 1;
     case recipe::Schedule::kLinear:
       return between(1 - done);
     case recipe::Schedule::kCosine:
-      return between(half_wave);
+      return between(half_wave(done));
+    case recipe::Schedule::kPolynomial:
+      return between(std::pow(1 - done, optim_.decay_power));
     case recipe::Schedule::kWsd:
       switch (optim_.wsd_fall) {
         case recipe::WsdFall::kExponential:
@@ -86,9 +108,11 @@ double TrainSchedule::fallen(double done) const {
         case recipe::WsdFall::kLinear:
           return between(1 - done);
         case recipe::WsdFall::kCosine:
-          return between(half_wave);
+          return between(half_wave(done));
         case recipe::WsdFall::kOneMinusSqrt:
           return between(1 - std::sqrt(done));
+        case recipe::WsdFall::kHalving:
+          return between(2 * std::pow(0.5, done) - 1);
       }
       break;
     case recipe::Schedule::kInverseSqrt:

@@ -31,11 +31,14 @@ class TrainSchedule {
   int64_t first_sample(int64_t step) const;  // sum of the batches before `step`
   int64_t batch(int64_t step) const { return stage(step).batch; }
 
-  // Peak of the stage × warm-up × decay. Warm-up: s / W, so step 1 has 1/W of the peak and step W the peak. Decay, from 1 at its
-  // first to `final_lr_fraction` at its last step and after: linear and cosine over the steps (W, W + decay_steps], W + … up to
+  // Peak of the stage × warm-up × decay. Warm-up: i + (1 − i) rise(s / W), i being warmup_from, so step W has the peak. Decay, from 1 at its
+  // first to `final_lr_fraction` at its last step and after: linear, cosine and polynomial ((1 − u)^power) over the steps (W, W + decay_steps], W + … up to
   // train.steps by default; wsd over the last decay_steps before train.steps, of which u is the share that is done: fraction^u, or, with f the
-  // fraction, f + (1 − f) times 1 − u, (1 + cos πu)/2 or 1 − √u. inverse_sqrt: √(W/s) from W on (W at least 1), and at least the fraction.
+  // fraction, f + (1 − f) times 1 − u, (1 + cos πu)/2, 1 − √u or 2 · 0.5^u − 1. inverse_sqrt: √(W/s) from W on (W at least 1), and at least the fraction.
   double learning_rate(int64_t step) const;
+
+  // Of optim.weight_decay: i + (1 − i) rise(s / train.steps), i being weight_decay_from; 1 from train.steps on. rise(u): u, (1 − cos πu)/2 or 1 − √(1 − u).
+  double weight_decay_factor(int64_t step) const;
 
   const std::vector<StageState>& stages() const { return stages_; }  // at least one, in order
 

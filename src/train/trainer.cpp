@@ -317,6 +317,7 @@ void Trainer::one_step() {
   if (options_.outer != nullptr) corruption_.states_change();  // when it likes
   StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
                                {.lr = learning_rate(step_ + 1),
+                                .decay_factor = schedule_.weight_decay_factor(step_ + 1),
                                 .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                 .seed = static_cast<uint64_t>(train().seed),
                                 .router_bias_rate = options_.recipe.recipe.model.router.bias_rate,
