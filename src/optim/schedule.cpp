@@ -31,7 +31,7 @@ double risen(recipe::Rise rise, double begin, int64_t step, int64_t steps) {
 
 }  // namespace
 
-TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train)
+TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train, const std::vector<BatchGrowth>& grown)
     : optim_(optim), steps_(train.steps), sequence_(train.sequence) {
   if (optim.schedule == recipe::Schedule::kWsd && optim.wsd_fall == recipe::WsdFall::kExponential && optim.final_lr_fraction <= 0) {
     throw Error({.code = ExitCode::kUsage,
@@ -42,29 +42,48 @@ TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::Tr
                  .hint = "optim.final_lr_fraction=0.1"});
   }
   stages_.push_back({.batch = train.batch, .peak_lr = optim.lr});
+  auto growth = grown.begin();
   for (const recipe::OptimStage& next : optim.stages) {
-    const StageState& last = stages_.back();
-    StageState state = last;
-    state.first_step = next.from_step;
-    if (next.from_tokens > 0) {
-      const int64_t samples = divide_up(next.from_tokens, sequence_) - last.first_sample;
-      state.first_step = last.first_step + std::max<int64_t>(0, divide_up(samples, last.batch));
-    }
-    if (state.first_step < last.first_step) {
-      throw Error({.code = ExitCode::kUsage,
-                   .what = "optim.stages are out of order",
-                   .expected = fmt::format("a stage that begins at step {} or later", last.first_step),
-                   .found = fmt::format("one that begins at step {}", state.first_step),
-                   .where = "optim.stages",
-                   .hint = "list stages in order"});
-    }
-    state.first_sample = last.first_sample + (state.first_step - last.first_step) * last.batch;
+    // With larger batches tokens are reached by fewer steps.
+    while (growth != grown.end() && growth->first_step <= first_step_of(next)) grow(*growth++);
+    StageState state = stages_.back();
+    state.first_step = first_step_of(next);
     if (next.batch > 0) state.batch = next.batch;
     if (next.lr > 0) state.peak_lr = next.lr;
-    // A stage that begins on the same step as the one before it replaces it.
-    if (state.first_step == last.first_step) stages_.pop_back();
-    stages_.push_back(state);
+    begin(state);
   }
+  while (growth != grown.end()) grow(*growth++);
+}
+
+int64_t TrainSchedule::first_step_of(const recipe::OptimStage& stage) const {
+  if (stage.from_tokens == 0) return stage.from_step;
+  const StageState& last = stages_.back();
+  const int64_t samples = divide_up(stage.from_tokens, sequence_) - last.first_sample;
+  return last.first_step + std::max<int64_t>(0, divide_up(samples, last.batch));
+}
+
+void TrainSchedule::grow(const BatchGrowth& growth) {
+  StageState state = stages_.back();
+  state.first_step = growth.first_step;
+  state.batch = growth.batch;
+  state.peak_lr *= std::pow(static_cast<double>(growth.batch) / static_cast<double>(stages_.back().batch), optim_.batch_lr_power);
+  begin(state);
+}
+
+void TrainSchedule::begin(StageState state) {
+  const StageState& last = stages_.back();
+  if (state.first_step < last.first_step) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "optim.stages are out of order",
+                 .expected = fmt::format("a stage that begins at step {} or later", last.first_step),
+                 .found = fmt::format("one that begins at step {}", state.first_step),
+                 .where = "optim.stages",
+                 .hint = "list stages in order"});
+  }
+  state.first_sample = last.first_sample + (state.first_step - last.first_step) * last.batch;
+  // A stage that begins on the same step as the one before it replaces it.
+  if (state.first_step == last.first_step) stages_.pop_back();
+  stages_.push_back(state);
 }
 
 const StageState& TrainSchedule::stage(int64_t step) const {

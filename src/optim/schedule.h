@@ -1,5 +1,6 @@
-// TrainSchedule: batch, learning rate and data position of every step, as pure functions of the recipe: what the loader asks
-// where a step's samples begin, and why resuming needs no schedule state (specs: minimax-01.md §5.2, optimizers.md §10).
+// TrainSchedule: batch, learning rate and data position of every step, as pure functions of the recipe, and of how the batch has grown where it follows
+// measurements (train/batch_ramp.h keeps that): what the loader asks where a step's samples begin, and why resuming needs no other schedule state
+// (specs: minimax-01.md §5.2, optimizers.md §10).
 //
 // Steps count from 1: step s is the s-th optimizer step of the run. Samples (sequences) and tokens count from 0, by the schedule:
 // a step that was skipped for its gradients has still used up its samples. Thread-safe once made.
@@ -22,10 +23,17 @@ struct StageState {
   bool operator==(const StageState&) const = default;
 };
 
+// From this step on a step has that many sequences, because so much was measured (optim.batch_growth).
+struct BatchGrowth {
+  int64_t first_step = 0, batch = 0;
+  bool operator==(const BatchGrowth&) const = default;
+};
+
 class TrainSchedule {
  public:
   // Throws kUsage for a wsd schedule that falls exponentially to 0, which it never reaches, and for stages out of order.
-  TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train);
+  // `grown`: in order; peaks grow with the batch as optim.batch_lr_power says.
+  TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train, const std::vector<BatchGrowth>& grown = {});
 
   const StageState& stage(int64_t step) const;
   int64_t first_sample(int64_t step) const;  // sum of the batches before `step`
@@ -43,6 +51,9 @@ class TrainSchedule {
   const std::vector<StageState>& stages() const { return stages_; }  // at least one, in order
 
  private:
+  int64_t first_step_of(const recipe::OptimStage& stage) const;  // behind the stages that there are
+  void begin(StageState state);
+  void grow(const BatchGrowth& growth);
   double fallen(double done) const;
   double decay(int64_t step) const;
 

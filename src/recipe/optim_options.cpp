@@ -156,6 +156,23 @@ void declare(OptionSet& set, OptimOptions& optim) {
   set.add_tables(
       "optim.stages", optim.stages,
       "Stages that change the learning rate or the batch on the way, for example [{ from_tokens = 69000000000, batch = 4096 }].");
+  set.add(
+         "optim.batch_growth", optim.batch_growth,
+         "The batch doubles where the critical batch, measured by observe.batch_noise_every, is at least this many times it (1: where it has caught "
+         "up); 0: never.")
+      .at_least(0)
+      .at_most(1e6)
+      .may_change();
+  set.add("optim.batch_most", optim.batch_most, "optim.batch_growth: the batch doubles only while it stays within this.")
+      .unit("sequences")
+      .at_least(0)
+      .at_most(1 << 30)
+      .may_change();
+  set.add("optim.batch_lr_power", optim.batch_lr_power,
+          "optim.batch_growth: with the batch the learning rate grows, by that power of it: 0: not, 0.5: with its root.")
+      .at_least(0)
+      .at_most(1)
+      .may_change();
   set.add("optim.fresh_states", optim.fresh_states,
           "A run may go on with another optimizer, or other numbers of it: weights and steps stay, its states begin at zero.")
       .may_change();

@@ -1,5 +1,5 @@
-// OptimOptions: [optim] of a recipe: the optimizer, its learning-rate schedule, gradient clipping, and stages that change the
-// batch or the learning rate on the way (minimax-01.md §5.2). Plain data; declared in optim_options.cpp.
+// OptimOptions: [optim] of a recipe: the optimizer, its learning-rate schedule, gradient clipping, stages that change the
+// batch or the learning rate on the way (minimax-01.md §5.2), and a batch that follows what is measured. Plain data; declared in optim_options.cpp.
 #pragma once
 
 #include <cstdint>
@@ -96,6 +96,10 @@ struct OptimOptions {
                                    // wsd: length of the last phase, 0: a tenth of train.steps
   double final_lr_fraction = 0.1;  // of lr, reached at the end of the decay
   std::vector<OptimStage> stages;
+  // The batch doubles where the measured critical batch (observe.batch_noise_every) is that many times it; 0: never (train/batch_ramp.h).
+  double batch_growth = 0;
+  int64_t batch_most = 0;     // sequences
+  double batch_lr_power = 0;  // lr grows with that power of the batch
   std::vector<OptimGroup> groups;
   bool fresh_states = false;  // where a run goes on with another optimizer
   OuterOptions outer;

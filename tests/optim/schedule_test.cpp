@@ -247,5 +247,40 @@ TEST(Schedule, RefusesWhatCannotBe) {
   EXPECT_EQ(code_of({.stages = {{.from_step = 9, .lr = 1}, {.from_step = 4, .lr = 2}}}), ExitCode::kUsage);
 }
 
+// By hand: 4 sequences of 10 tokens a step; 8 from step 6 on, 16 from step 9 on. A stage from 1,000 tokens (100 sequences) on: 20 before step 6, 24 in steps
+// 6 to 8, so 56 more, three and a half steps of 16, are done with step 12, and it begins at step 13.
+TEST(Schedule, ABatchThatHasGrownMovesSamplesAndStagesByTokens) {
+  OptimOptions options{.lr = 2.0, .warmup_steps = 0, .schedule = Schedule::kConstant};
+  options.stages = {{.from_tokens = 1000, .lr = 0.5}};
+  const TrainOptions train{.steps = 100, .batch = 4, .sequence = 10};
+  const std::vector<BatchGrowth> grown = {{6, 8}, {9, 16}};
+  const TrainSchedule schedule(options, train, grown);
+  EXPECT_EQ(schedule.batch(5), 4);
+  EXPECT_EQ(schedule.batch(6), 8);
+  EXPECT_EQ(schedule.batch(8), 8);
+  EXPECT_EQ(schedule.batch(9), 16);
+  EXPECT_EQ(schedule.batch(50), 16);
+  EXPECT_EQ(schedule.first_sample(6), 20);
+  EXPECT_EQ(schedule.first_sample(9), 44);
+  EXPECT_EQ(schedule.first_sample(13), 108);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(12), 2.0);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(13), 0.5);
+  EXPECT_EQ(TrainSchedule(options, train).learning_rate(25), 2.0) << "and at 4 sequences a step at step 26";
+  EXPECT_EQ(TrainSchedule(options, train).learning_rate(26), 0.5);
+
+  options.batch_lr_power = 0.5;
+  const TrainSchedule with_root(options, train, grown);
+  EXPECT_DOUBLE_EQ(with_root.learning_rate(5), 2.0);
+  EXPECT_DOUBLE_EQ(with_root.learning_rate(6), 2.0 * std::sqrt(2.0));
+  EXPECT_DOUBLE_EQ(with_root.learning_rate(9), 4.0);
+  EXPECT_DOUBLE_EQ(with_root.learning_rate(13), 0.5) << "a stage says what it is";
+  // Growth behind the stage, and with it on one step: the stage's rate and the grown batch.
+  const TrainSchedule later(options, train, {{26, 8}, {30, 16}});
+  EXPECT_EQ(later.batch(26), 8);
+  EXPECT_DOUBLE_EQ(later.learning_rate(26), 0.5);
+  EXPECT_DOUBLE_EQ(later.learning_rate(30), 0.5 * std::sqrt(2.0));
+  EXPECT_EQ(later.first_sample(31), 25 * 4 + 4 * 8 + 16);
+}
+
 }  // namespace
 }  // namespace longhaul::optim
