@@ -127,6 +127,15 @@ struct OuterEvery {
   static constexpr auto fields();
 };
 
+// The batch has doubled behind this step, because so much was measured (optim.batch_growth).
+struct BatchGrowth {
+  static constexpr std::string_view kName = "batch_growth";
+  int64_t step = 0;
+  int64_t batch = 0, batch_before = 0;  // sequences a step
+  double critical_batch_tokens = 0;     // of all measurements, the latest count most
+  static constexpr auto fields();
+};
+
 struct Evaluation {
   static constexpr std::string_view kName = "evaluation";
   int64_t step = 0;
@@ -236,8 +245,8 @@ struct End {
   static constexpr auto fields();
 };
 
-using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, Evaluation, CompressionBaseline, CheckpointSaved, Resume,
-                               Alarm, NonFinite, Sample, MeasuredMemory, IncidentReport, DriverState, End>;
+using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, BatchGrowth, Evaluation, CompressionBaseline, CheckpointSaved,
+                               Resume, Alarm, NonFinite, Sample, MeasuredMemory, IncidentReport, DriverState, End>;
 
 struct Common {
   int64_t schema = kEventSchema;
@@ -364,6 +373,11 @@ constexpr auto OuterEvery::fields() {
                     Field{"exchange_milliseconds", &O::exchange_milliseconds},
                     Field{"update_milliseconds", &O::update_milliseconds},
                     Field{"reason", &O::reason}};
+}
+constexpr auto BatchGrowth::fields() {
+  using B = BatchGrowth;
+  return std::tuple{Field{"step", &B::step}, Field{"batch", &B::batch}, Field{"batch_before", &B::batch_before},
+                    Field{"critical_batch_tokens", &B::critical_batch_tokens}};
 }
 constexpr auto Evaluation::fields() {
   using E = Evaluation;

@@ -214,6 +214,18 @@ std::string evaluations(const RunHistory& run) {
   return html + "</table></div></details>\n";
 }
 
+std::string growths(const RunHistory& run) {
+  if (run.growths.empty()) return "";
+  std::string html =
+      "<section><h2>How the batch grew</h2><div class=\"table\"><table><tr><th class=\"n\">behind step</th><th class=\"n\">sequences a step</th>"
+      "<th class=\"n\">before</th><th class=\"n\">critical batch, tokens</th></tr>\n";
+  for (const BatchGrowth& g : run.growths) {
+    html += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
+                        count_text(g.step), count_text(g.batch), count_text(g.batch_before), compact(g.critical_batch_tokens));
+  }
+  return html + "</table></div></section>\n";
+}
+
 std::string samples(const RunHistory& run) {
   if (run.samples.empty()) return "";
   std::string html = fmt::format("<section><h2>What it writes</h2><p class=\"note\">Sampled after step {}; the prompt is grey.</p>\n",
@@ -301,7 +313,7 @@ std::string report_html(const RunHistory& run, const std::vector<RecipeChange>& 
       "content=\"width=device-width,initial-scale=1\">\n"
       "<title>{} · Longhaul</title>\n<style>{}</style></head>\n<body>\n",
       html_escaped(title), kReportStyle);
-  html += header(run) + tiles(run) + charts_html(run) + evaluations(run) + troubles(run) + samples(run) + timelines;
+  html += header(run) + tiles(run) + charts_html(run) + evaluations(run) + growths(run) + troubles(run) + samples(run) + timelines;
   html += "<div class=\"columns\">" + recipe_section(changes, recipe_remark) + "<div>" + memory(run) + environment(run) + "</div></div>\n" +
           closing;
   html += fmt::format(

@@ -29,6 +29,7 @@ struct Gather {
   }
   void operator()(const OuterRound&) {}
   void operator()(const OuterEvery&) {}
+  void operator()(const BatchGrowth& growth) { data.growths.push_back(growth); }
   void operator()(const Evaluation& evaluation) {
     drop_from(data.evaluations, evaluation.step);
     data.evaluations.push_back(evaluation);
@@ -38,6 +39,7 @@ struct Gather {
   void operator()(const Resume& resume) {
     data.repeated_steps += drop_from(data.steps, resume.step + 1);
     drop_from(data.evaluations, resume.step + 1);
+    drop_from(data.growths, resume.step + 1);
     data.resumes.push_back(resume.step);
   }
   void operator()(const Alarm& alarm) { data.alarms.push_back({data.last_wall_time, alarm}); }

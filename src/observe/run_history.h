@@ -25,6 +25,7 @@ struct RunHistory {
   std::optional<RunStart> start;  // the latest
   std::vector<StepReport> steps;  // by step, each once
   std::vector<Evaluation> evaluations;
+  std::vector<BatchGrowth> growths;  // of the batch
   std::vector<CheckpointSaved> checkpoints;
   std::vector<int64_t> resumes;  // steps of the checkpoints gone on from
   std::vector<NonFinite> nonfinite;

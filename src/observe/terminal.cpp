@@ -101,6 +101,12 @@ void Terminal::show(const OuterEvery& chosen) {
        fmt::format("{}  rounds of {} steps from here on: {}", position(chosen.step), chosen.every, printable(chosen.reason)));
 }
 
+void Terminal::show(const BatchGrowth& growth) {
+  line(kCyan, "batch",
+       fmt::format("{}  {} sequences a step from here on, {} before: the critical batch is about {} tokens", position(growth.step),
+                   growth.batch, growth.batch_before, compact(growth.critical_batch_tokens)));
+}
+
 void Terminal::show(const Evaluation& evaluation) {
   std::string text = position(evaluation.step) + "  " + fmt::format("{:>9}", evaluation.loss ? fixed(*evaluation.loss, 4) : "");
   if (evaluation.bits_per_byte) text += fmt::format("  {} bits per byte", fixed(*evaluation.bits_per_byte, 4));

@@ -35,6 +35,7 @@ class Terminal : public EventReader {
   void show(const StepReport& step);
   void show(const OuterRound& round);
   void show(const OuterEvery& chosen);
+  void show(const BatchGrowth& growth);
   void show(const Evaluation& evaluation);
   void show(const CompressionBaseline& baseline);
   void show(const CheckpointSaved& checkpoint);

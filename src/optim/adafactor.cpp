@@ -107,7 +107,7 @@ double Adafactor::shrink(const Matrix& matrix) const {
 void Adafactor::update(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay : 0;
+    const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
     const double alpha = step_size(matrix, lr);
     Tensor step = normalised(matrix, settings).mul_(shrink(matrix));
     if (of_steps()) step.mul_(alpha);
@@ -140,8 +140,7 @@ void Adafactor::fused_squares(const MatrixTiles& tiles, const StepSettings& sett
       weights[place.tile] = loops.squares_fp32(tile.master, tile.rows * tile.columns);
   });
   sums.settle(kernels::TileSums::How::kSum);
-  for (const MatrixTiles::Place& tile : tiles.tiles())
-    *squares_.numbers(matrices_[tiles.named(tile.matrix)].weights) += weights[tile.tile];
+  for (const MatrixTiles::Place& tile : tiles.tiles()) *squares_.numbers(matrices_[tiles.named(tile.matrix)].weights) += weights[tile.tile];
   tiles.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix())
@@ -164,8 +163,7 @@ void Adafactor::fused_sizes(const MatrixTiles& tiles, const StepSettings& settin
     matrices_[tiles.named(place.matrix)].divisors.set(tile, place.row, place.column);
     squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale, floor()});
   });
-  for (const MatrixTiles::Place& tile : tiles.tiles())
-    *sizes_.numbers(matrices_[tiles.named(tile.matrix)].updates) += squares[tile.tile];
+  for (const MatrixTiles::Place& tile : tiles.tiles()) *sizes_.numbers(matrices_[tiles.named(tile.matrix)].updates) += squares[tile.tile];
 }
 
 void Adafactor::fused_update(const MatrixTiles& tiles, const StepSettings& settings) {
@@ -173,7 +171,8 @@ void Adafactor::fused_update(const MatrixTiles& tiles, const StepSettings& setti
   for (size_t i = 0; i < tiles.size(); ++i) {
     const Matrix& matrix = matrices_[tiles.named(i)];
     const layout::ParameterSpec& spec = matrix.shard.spec();
-    const double lr = settings.lr * spec.lr_factor, decay = spec.decay ? options_.weight_decay : 0, alpha = step_size(matrix, lr);
+    const double lr = settings.lr * spec.lr_factor, decay = spec.decay ? options_.weight_decay * settings.decay_factor : 0,
+                 alpha = step_size(matrix, lr);
     of_matrices.push_back({.direction = {settings.gradient_scale, floor()},
                            .inside = shrink(matrix) * (of_steps() ? alpha : 1),
                            .outside = of_steps() ? 1 : alpha,

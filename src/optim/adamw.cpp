@@ -35,7 +35,7 @@ kernels::AdamwScalars AdamW::scalars(const StepSettings& settings, const Piece& 
           .beta1 = options().beta1,
           .beta2 = options().beta2,
           .eps = options().eps,
-          .kept_weight = 1 - lr * piece.weight_decay,
+          .kept_weight = 1 - lr * settings.decay_factor * piece.weight_decay,
           .step_size = lr / (1 - std::pow(options().beta1, t)),
           .inverse_root_correction = 1 / std::sqrt(1 - std::pow(options().beta2, t)),
           .zero_gradient = settings.zero_gradients};

@@ -24,8 +24,17 @@ class BatchNoise {
   void add(const NormOfBatch& small, const NormOfBatch& large);  // small.tokens < large.tokens
   std::optional<double> critical_batch() const;                  // tokens; nothing: not measured, or the noise hides the gradient
 
+  // Weighted sums of |G|² and S, of which only the quotient counts: all that a later object needs to go on from this one.
+  struct Sums {
+    double gradient = 0, noise = 0;
+    bool operator==(const Sums&) const = default;
+  };
+  const Sums& sums() const { return sums_; }
+  void restore(const Sums& sums) { sums_ = sums; }
+
  private:
-  double kept_, gradient_ = 0, noise_ = 0;  // weighted sums of |G|² and S, of which only the quotient counts
+  double kept_;
+  Sums sums_;
 };
 
 }  // namespace longhaul::optim

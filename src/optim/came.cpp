@@ -28,11 +28,10 @@ Came::Came(const recipe::OptimOptions& options, Members members, MatrixImplement
                             void (Came::*operations)(const StepSettings&)) -> MatrixWalks::Phase {
     return {name, partials, std::bind_front(fused, this), std::bind_front(operations, this)};
   };
-  const std::vector<MatrixWalks::Phase> all = {
-      phase("squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares),
-      phase("sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates),
-      phase("residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals),
-      phase("update", nullptr, &Came::fused_update, &Came::update)};
+  const std::vector<MatrixWalks::Phase> all = {phase("squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares),
+                                               phase("sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates),
+                                               phase("residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals),
+                                               phase("update", nullptr, &Came::fused_update, &Came::update)};
   for (Phase& each : walks_.phases(all, std::bind_front(&Came::refresh_members, this))) add_phase(std::move(each));
 }
 
@@ -75,8 +74,7 @@ void Came::fused_sizes(const MatrixTiles& tiles, const StepSettings& settings) {
     matrices_[tiles.named(place.matrix)].moments.set(tile, place.row, place.column);
     squares[place.tile] = kernels::factored_loops<Real>().direction_squares(tile, {settings.gradient_scale});
   });
-  for (const MatrixTiles::Place& tile : tiles.tiles())
-    *sizes_.numbers(matrices_[tiles.named(tile.matrix)].squares) += squares[tile.tile];
+  for (const MatrixTiles::Place& tile : tiles.tiles()) *sizes_.numbers(matrices_[tiles.named(tile.matrix)].squares) += squares[tile.tile];
 }
 
 void Came::fused_residuals(const MatrixTiles& tiles, const StepSettings& settings) {
@@ -104,14 +102,13 @@ void Came::fused_update(const MatrixTiles& tiles, const StepSettings& settings) 
   tiles.each_matrix([&](size_t i) {
     Matrix& matrix = matrices_[tiles.named(i)];
     if (matrix.shard.matrix()) matrix.residual.average(matrix.shard, residuals_, options_.beta3);
-    matrix.residuals = matrix.shard.matrix() ? Divisors(matrix.residual, Divisors::Form::kInverseRoots)
-                                             : Divisors::ones(matrix.second);
+    matrix.residuals = matrix.shard.matrix() ? Divisors(matrix.residual, Divisors::Form::kInverseRoots) : Divisors::ones(matrix.second);
   });
   tiles.run(MatrixTiles::Momentum::kRead, next_step(), [&]<class Real>(kernels::Tile<Real> tile, const MatrixTiles::Place& place) {
     const Matrix& matrix = matrices_[tiles.named(place.matrix)];
     matrix.residuals.set(tile, place.row, place.column);
     const double lr = settings.lr * matrix.shard.spec().lr_factor;
-    kernels::factored_loops<Real>().came_update(tile, {.kept_weight = 1 - lr * decay(matrix), .lr = lr * correction(matrix)});
+    kernels::factored_loops<Real>().came_update(tile, {.kept_weight = 1 - lr * decay(matrix, settings), .lr = lr * correction(matrix)});
   });
   for (size_t i = 0; i < tiles.size(); ++i) matrices_[tiles.named(i)].residuals = {};
 }
@@ -160,7 +157,7 @@ void Came::update(const StepSettings& settings) {
       matrix.residual.average(shard, residuals_, options_.beta3);
       step = matrix.residual.divide(step);
     }
-    shard.master.mul_(1 - lr * decay(matrix)).sub_(step, lr * correction(matrix));
+    shard.master.mul_(1 - lr * decay(matrix, settings)).sub_(step, lr * correction(matrix));
   }
 }
 

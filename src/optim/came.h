@@ -38,7 +38,9 @@ class Came final : public Optimizer {
   Tensor normalised(const Matrix& matrix, double gradient_scale) const;  // u
   double shrink(const Matrix& matrix) const;                             // of û
   double correction(const Matrix& matrix) const;                         // of the step
-  double decay(const Matrix& matrix) const { return matrix.shard.spec().decay ? options_.weight_decay : 0; }
+  double decay(const Matrix& matrix, const StepSettings& settings) const {
+    return matrix.shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
+  }
 
   void sum_squares(const StepSettings& settings);
   void size_updates(const StepSettings& settings);

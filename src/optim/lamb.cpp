@@ -25,13 +25,14 @@ Lamb::Lamb(const recipe::OptimOptions& options, Members members)
 
 kernels::LambScalars Lamb::scalars(const StepSettings& settings, const Piece& piece) const {
   const double t = static_cast<double>(next_step());
+  const double decay = piece.weight_decay * settings.decay_factor;
   const bool l2 = options().lamb_decay == recipe::LambDecay::kL2;
   return {.gradient_scale = settings.gradient_scale,
           .beta1 = options().beta1,
           .beta2 = options().beta2,
           .eps = options().eps,
-          .l2 = l2 ? piece.weight_decay : 0,
-          .decay = l2 ? 0 : piece.weight_decay,
+          .l2 = l2 ? decay : 0,
+          .decay = l2 ? 0 : decay,
           .correction = 1 / (1 - std::pow(options().beta1, t)),
           .root_correction = 1 / std::sqrt(1 - std::pow(options().beta2, t)),
           .step = settings.lr * piece.lr_factor,

@@ -11,7 +11,7 @@ kernels::LionScalars Lion::scalars(const StepSettings& settings, const Piece& pi
   return {.gradient_scale = settings.gradient_scale,
           .beta1 = options().beta1,
           .beta2 = options().beta2,
-          .kept_weight = 1 - lr * piece.weight_decay,
+          .kept_weight = 1 - lr * settings.decay_factor * piece.weight_decay,
           .lr = lr,
           .fade = options().sign_fade,
           .zero_gradient = settings.zero_gradients};

@@ -124,7 +124,7 @@ void Muon::move(Matrix& matrix, const Tensor& orthogonal, const StepSettings& se
   const double rows = static_cast<double>(shard.global_shape()[0]), columns = static_cast<double>(shard.global_shape()[1]);
   const double scale = options_.muon_scale == recipe::MuonScale::kMatchRms ? 0.2 * std::sqrt(std::max(rows, columns))
                                                                            : std::sqrt(std::max(1.0, rows / columns));
-  const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay : 0;
+  const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
   shard.master.mul_(1 - lr * decay).sub_(orthogonal, lr * scale);
 }
 

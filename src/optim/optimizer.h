@@ -26,6 +26,7 @@ namespace longhaul::optim {
 struct StepSettings {
   double lr = 0;
   double gradient_scale = 1;   // every gradient is used times this: clip factor / tokens
+  double decay_factor = 1;     // on weight decay (TrainSchedule::weight_decay_factor)
   bool zero_gradients = true;  // leave Parameter::grad at zero, in the same pass where the optimizer can
 };
 

@@ -24,9 +24,9 @@ constexpr int64_t kGrowing = 3;
 constexpr double kFallen = 2;             // of the learning rate, since what is on its way was made
 constexpr int kFirstStep = 0, kLoss = 1;  // of OuterWeights::Numbers
 
-bool gaps_by_tensor(const recipe::OuterOptions& options) {
-  return options.method == recipe::Outer::kCo2 && options.gap == recipe::OuterGap::kPerTensor;
-}
+bool late_co2(const recipe::OuterOptions& options) { return options.method == recipe::Outer::kCo2 && recipe::hidden(options); }
+
+bool gaps_by_tensor(const recipe::OuterOptions& options) { return late_co2(options) && options.gap == recipe::OuterGap::kPerTensor; }
 
 std::unique_ptr<comm::Communicator> group_of(parallel::Ranks& ranks) {
   comm::Communicator* const counterparts = ranks.counterparts();
@@ -73,7 +73,7 @@ std::optional<OuterRound> OuterLoop::after_step(const LocalStep& step) {
   double* const own = worker_numbers_.mutable_data_ptr<double>();
   if (std::isfinite(step.loss)) own[kLoss] += step.loss;
   if (every_ == 0) seconds_.push_back(step.seconds);
-  if (done_ == 1 && options_.method == recipe::Outer::kCo2 && options_.gap == recipe::OuterGap::kMeasured) {
+  if (done_ == 1 && late_co2(options_) && options_.gap == recipe::OuterGap::kMeasured) {
     own[kFirstStep] = std::sqrt(ranks_.sum(weights_.squared_distances().counted, "first step of a round"));
   }
   if (done_ == 1 && gaps_) gaps_->note_first_step();
@@ -90,7 +90,7 @@ std::optional<OuterRound> OuterLoop::after_step(const LocalStep& step) {
 }
 
 std::string OuterLoop::why_synchronous(const LocalStep& step) const {
-  if (!recipe::hidden(options_.method)) return "";
+  if (!recipe::hidden(options_)) return "";
   if (step.left == 0) return "the last round";
   if (every_ == 0) return "the first round, in which times are measured";
   if (options_.method != recipe::Outer::kCo2) return "";
@@ -104,7 +104,7 @@ OuterRound OuterLoop::end_round(const LocalStep& step) {
   OuterRound round{.round = round_, .steps = done_, .synchronous = why_synchronous(step)};
   ranks_.settle_values(parameters_);
   wait_for_sums(round);
-  if (!recipe::hidden(options_.method) || !round.synchronous.empty()) {
+  if (!recipe::hidden(options_) || !round.synchronous.empty()) {
     meet_now(round, step);
   } else if (recipe::keeps_local_work(options_.method)) {
     if (waits_for_sums()) take_arrived(round, step);
@@ -149,7 +149,8 @@ void OuterLoop::meet_now(OuterRound& round, const LocalStep& step) {
   const bool mean = !round.synchronous.empty();  // nothing but the workers' mean
   const Stopwatch watch;
   const double workers = static_cast<double>(group_->size());
-  const OuterSums sums = weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step, 1));
+  if (options_.method == recipe::Outer::kCo2 && !mean && options_.gap == recipe::OuterGap::kConstant) round.gap = options_.gap_value;
+  const OuterSums sums = weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step, round.gap));
   if (mean) weights_.forget_momentum();
   round.update_s += watch.seconds();
   round.loss = weights_.numbers()[kLoss] / workers;
@@ -278,7 +279,7 @@ void OuterLoop::note(OuterRound& round, OuterSums sums, double lr) {
   round.gradient = std::sqrt(of[0]);
   round.momentum = std::sqrt(of[1]);
   round.movement = std::sqrt(of[2]);
-  if (options_.method == recipe::Outer::kCo2) estimate_strain(round, options_.by_lr && lr > 0 ? lr : 1);
+  if (late_co2(options_)) estimate_strain(round, options_.by_lr && lr > 0 ? lr : 1);
   shared_.earlier_movement = std::exchange(shared_.movement, round.movement);
   round.clipped = of[3] / counted_;
   if (gaps_) gaps_->note_movement();
@@ -290,8 +291,8 @@ void OuterLoop::note(OuterRound& round, OuterSums sums, double lr) {
   }
   const double before = shared_.relative_movement;
   shared_.relative_movement = lr > 0 ? round.movement / lr : 0;
-  const bool grows = options_.guard && options_.method == recipe::Outer::kCo2 && round.synchronous.empty() && before > 0 &&
-                     shared_.relative_movement > kGrowth * before;
+  const bool grows =
+      options_.guard && late_co2(options_) && round.synchronous.empty() && before > 0 && shared_.relative_movement > kGrowth * before;
   shared_.growing = grows ? shared_.growing + 1 : 0;
 }
 
@@ -312,7 +313,7 @@ void OuterLoop::choose(OuterRound& round, int64_t left) {
   const double median = seconds_[1 + (seconds_.size() - 1) / 2];
   const auto longest = [&](double seconds) { return static_cast<double>(ranks_.most(std::llround(seconds * 1e9))) * 1e-9; };
   const double step_s = std::max(1e-9, longest(median)), exchange_s = longest(round.exchange_s), update_s = longest(round.update_s);
-  round.choice = choose_every(recipe::hidden(options_.method), step_s, exchange_s, update_s, left, fragments());
+  round.choice = choose_every(recipe::hidden(options_), step_s, exchange_s, update_s, left, fragments());
   every_ = round.choice->every;
   seconds_.clear();
 }

@@ -7,7 +7,7 @@
 //   co2         m ← clip(β m + Δ_{t-1} / Λ),  x_{t+1} ← x_t - α m                 arXiv 2401.16265
 //               behind round t, whose Δ_t is summed while round t + 1 is trained. Λ = 1 + |x_t - x_{t-1}| / (τ · first step), the mean over workers
 //               of how long the first step of round t - 1 was: how far the anchor has moved, in lengths of a round;
-//               or a Λ for each tensor (optim/outer_gaps.h)
+//               or a Λ for each tensor (optim/outer_gaps.h). Without optim.outer_overlap Δ is that of the round itself and Λ is 1, as slowmo but for the clip
 //   delay_corrected   x ← x - Δ_{t-1}, w ← w + (x - y), y its weights behind round t - 1: what was learnt since stays      arXiv 2605.20866
 //   streaming   one fragment of the layers a round, in turn: diloco's x of it, w ← x + mix (w - x)                 arXiv 2501.18512
 //               both behind optim.outer_delay steps of the next round, or all of it. A fragment's turn comes every τ steps, so a round is τ / fragments

@@ -28,7 +28,7 @@ std::vector<StateTensor> OuterLoop::state() const {
 }
 
 bool OuterLoop::saves_well() const {
-  if (!recipe::hidden(options_.method)) return between_rounds();
+  if (!recipe::hidden(options_)) return between_rounds();
   return every_ > 0 && done_ == (delay() < length() ? delay() : length() - 1);
 }
 

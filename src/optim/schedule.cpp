@@ -11,9 +11,27 @@ namespace {
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+double half_wave(double done) { return 0.5 * (1 + std::cos(std::numbers::pi * done)); }  // from 1 to 0
+
+// From `begin` to 1, of which step out of `steps` is done.
+double risen(recipe::Rise rise, double begin, int64_t step, int64_t steps) {
+  if (step >= steps) return 1;
+  const double done = static_cast<double>(step) / static_cast<double>(steps);
+  const auto between = [&](double share) { return begin + (1 - begin) * share; };
+  switch (rise) {
+    case recipe::Rise::kLinear:
+      return between(done);
+    case recipe::Rise::kCosine:
+      return between(1 - half_wave(done));
+    case recipe::Rise::kOneMinusSqrt:
+      return between(1 - std::sqrt(1 - done));
+  }
+  LONGHAUL_ASSERT(false, "rise {}", static_cast<int>(rise));
+}
+
 }  // namespace
 
-TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train)
+TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train, const std::vector<BatchGrowth>& grown)
     : optim_(optim), steps_(train.steps), sequence_(train.sequence) {
   if (optim.schedule == recipe::Schedule::kWsd && optim.wsd_fall == recipe::WsdFall::kExponential && optim.final_lr_fraction <= 0) {
     throw Error({.code = ExitCode::kUsage,
@@ -24,29 +42,48 @@ TrainSchedule::TrainSchedule(const recipe::OptimOptions& optim, const recipe::Tr
                  .hint = "optim.final_lr_fraction=0.1"});
   }
   stages_.push_back({.batch = train.batch, .peak_lr = optim.lr});
+  auto growth = grown.begin();
   for (const recipe::OptimStage& next : optim.stages) {
-    const StageState& last = stages_.back();
-    StageState state = last;
-    state.first_step = next.from_step;
-    if (next.from_tokens > 0) {
-      const int64_t samples = divide_up(next.from_tokens, sequence_) - last.first_sample;
-      state.first_step = last.first_step + std::max<int64_t>(0, divide_up(samples, last.batch));
-    }
-    if (state.first_step < last.first_step) {
-      throw Error({.code = ExitCode::kUsage,
-                   .what = "optim.stages are out of order",
-                   .expected = fmt::format("a stage that begins at step {} or later", last.first_step),
-                   .found = fmt::format("one that begins at step {}", state.first_step),
-                   .where = "optim.stages",
-                   .hint = "list stages in order"});
-    }
-    state.first_sample = last.first_sample + (state.first_step - last.first_step) * last.batch;
+    // With larger batches tokens are reached by fewer steps.
+    while (growth != grown.end() && growth->first_step <= first_step_of(next)) grow(*growth++);
+    StageState state = stages_.back();
+    state.first_step = first_step_of(next);
     if (next.batch > 0) state.batch = next.batch;
     if (next.lr > 0) state.peak_lr = next.lr;
-    // A stage that begins on the same step as the one before it replaces it.
-    if (state.first_step == last.first_step) stages_.pop_back();
-    stages_.push_back(state);
+    begin(state);
   }
+  while (growth != grown.end()) grow(*growth++);
+}
+
+int64_t TrainSchedule::first_step_of(const recipe::OptimStage& stage) const {
+  if (stage.from_tokens == 0) return stage.from_step;
+  const StageState& last = stages_.back();
+  const int64_t samples = divide_up(stage.from_tokens, sequence_) - last.first_sample;
+  return last.first_step + std::max<int64_t>(0, divide_up(samples, last.batch));
+}
+
+void TrainSchedule::grow(const BatchGrowth& growth) {
+  StageState state = stages_.back();
+  state.first_step = growth.first_step;
+  state.batch = growth.batch;
+  state.peak_lr *= std::pow(static_cast<double>(growth.batch) / static_cast<double>(stages_.back().batch), optim_.batch_lr_power);
+  begin(state);
+}
+
+void TrainSchedule::begin(StageState state) {
+  const StageState& last = stages_.back();
+  if (state.first_step < last.first_step) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "optim.stages are out of order",
+                 .expected = fmt::format("a stage that begins at step {} or later", last.first_step),
+                 .found = fmt::format("one that begins at step {}", state.first_step),
+                 .where = "optim.stages",
+                 .hint = "list stages in order"});
+  }
+  state.first_sample = last.first_sample + (state.first_step - last.first_step) * last.batch;
+  // A stage that begins on the same step as the one before it replaces it.
+  if (state.first_step == last.first_step) stages_.pop_back();
+  stages_.push_back(state);
 }
 
 const StageState& TrainSchedule::stage(int64_t step) const {
@@ -63,22 +100,26 @@ int64_t TrainSchedule::first_sample(int64_t step) const {
 
 double TrainSchedule::learning_rate(int64_t step) const {
   const double peak = stage(step).peak_lr;
-  const double warmup = step < optim_.warmup_steps ? static_cast<double>(step) / static_cast<double>(optim_.warmup_steps) : 1.0;
-  return peak * warmup * decay(step);
+  return peak * risen(optim_.warmup_rise, optim_.warmup_from, step, optim_.warmup_steps) * decay(step);
+}
+
+double TrainSchedule::weight_decay_factor(int64_t step) const {
+  return risen(optim_.weight_decay_rise, optim_.weight_decay_from, step, steps_);
 }
 
 // What is left behind the share `done`, from 1 to `end`.
 double TrainSchedule::fallen(double done) const {
   const double end = optim_.final_lr_fraction;
   const auto between = [&](double left) { return end + (1 - end) * left; };
-  const double half_wave = 0.5 * (1 + std::cos(std::numbers::pi * done));
   switch (optim_.schedule) {
     case recipe::Schedule::kConstant:
       return 1;
     case recipe::Schedule::kLinear:
       return between(1 - done);
     case recipe::Schedule::kCosine:
-      return between(half_wave);
+      return between(half_wave(done));
+    case recipe::Schedule::kPolynomial:
+      return between(std::pow(1 - done, optim_.decay_power));
     case recipe::Schedule::kWsd:
       switch (optim_.wsd_fall) {
         case recipe::WsdFall::kExponential:
@@ -86,9 +127,11 @@ double TrainSchedule::fallen(double done) const {
         case recipe::WsdFall::kLinear:
           return between(1 - done);
         case recipe::WsdFall::kCosine:
-          return between(half_wave);
+          return between(half_wave(done));
         case recipe::WsdFall::kOneMinusSqrt:
           return between(1 - std::sqrt(done));
+        case recipe::WsdFall::kHalving:
+          return between(2 * std::pow(0.5, done) - 1);
       }
       break;
     case recipe::Schedule::kInverseSqrt:

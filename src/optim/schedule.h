@@ -1,5 +1,6 @@
-// TrainSchedule: batch, learning rate and data position of every step, as pure functions of the recipe: what the loader asks
-// where a step's samples begin, and why resuming needs no schedule state (specs: minimax-01.md §5.2, optimizers.md §10).
+// TrainSchedule: batch, learning rate and data position of every step, as pure functions of the recipe, and of how the batch has grown where it follows
+// measurements (train/batch_ramp.h keeps that): what the loader asks where a step's samples begin, and why resuming needs no other schedule state
+// (specs: minimax-01.md §5.2, optimizers.md §10).
 //
 // Steps count from 1: step s is the s-th optimizer step of the run. Samples (sequences) and tokens count from 0, by the schedule:
 // a step that was skipped for its gradients has still used up its samples. Thread-safe once made.
@@ -22,24 +23,37 @@ struct StageState {
   bool operator==(const StageState&) const = default;
 };
 
+// From this step on a step has that many sequences, because so much was measured (optim.batch_growth).
+struct BatchGrowth {
+  int64_t first_step = 0, batch = 0;
+  bool operator==(const BatchGrowth&) const = default;
+};
+
 class TrainSchedule {
  public:
   // Throws kUsage for a wsd schedule that falls exponentially to 0, which it never reaches, and for stages out of order.
-  TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train);
+  // `grown`: in order; peaks grow with the batch as optim.batch_lr_power says.
+  TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train, const std::vector<BatchGrowth>& grown = {});
 
   const StageState& stage(int64_t step) const;
   int64_t first_sample(int64_t step) const;  // sum of the batches before `step`
   int64_t batch(int64_t step) const { return stage(step).batch; }
 
-  // Peak of the stage × warm-up × decay. Warm-up: s / W, so step 1 has 1/W of the peak and step W the peak. Decay, from 1 at its
-  // first to `final_lr_fraction` at its last step and after: linear and cosine over the steps (W, W + decay_steps], W + … up to
+  // Peak of the stage × warm-up × decay. Warm-up: i + (1 − i) rise(s / W), i being warmup_from, so step W has the peak. Decay, from 1 at its
+  // first to `final_lr_fraction` at its last step and after: linear, cosine and polynomial ((1 − u)^power) over the steps (W, W + decay_steps], W + … up to
   // train.steps by default; wsd over the last decay_steps before train.steps, of which u is the share that is done: fraction^u, or, with f the
-  // fraction, f + (1 − f) times 1 − u, (1 + cos πu)/2 or 1 − √u. inverse_sqrt: √(W/s) from W on (W at least 1), and at least the fraction.
+  // fraction, f + (1 − f) times 1 − u, (1 + cos πu)/2, 1 − √u or 2 · 0.5^u − 1. inverse_sqrt: √(W/s) from W on (W at least 1), and at least the fraction.
   double learning_rate(int64_t step) const;
+
+  // Of optim.weight_decay: i + (1 − i) rise(s / train.steps), i being weight_decay_from; 1 from train.steps on. rise(u): u, (1 − cos πu)/2 or 1 − √(1 − u).
+  double weight_decay_factor(int64_t step) const;
 
   const std::vector<StageState>& stages() const { return stages_; }  // at least one, in order
 
  private:
+  int64_t first_step_of(const recipe::OptimStage& stage) const;  // behind the stages that there are
+  void begin(StageState state);
+  void grow(const BatchGrowth& growth);
   double fallen(double done) const;
   double decay(int64_t step) const;
 

@@ -19,7 +19,7 @@ kernels::SgdScalars Sgd::scalars(const StepSettings& settings, const Piece& piec
   const double lr = settings.lr * piece.lr_factor;
   return {.gradient_scale = settings.gradient_scale,
           .momentum = recipe::momentum_of(options()),
-          .kept_weight = 1 - lr * piece.weight_decay,
+          .kept_weight = 1 - lr * settings.decay_factor * piece.weight_decay,
           .lr = lr,
           .nesterov = options().nesterov,
           .zero_gradient = settings.zero_gradients};

@@ -38,7 +38,7 @@ Sm3::Sm3(const recipe::OptimOptions& options, Members given, MatrixImplementatio
 void Sm3::update(const StepSettings& settings) {
   for (Matrix& matrix : matrices_) {
     const Shard& shard = matrix.shard;
-    const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay : 0;
+    const double lr = settings.lr * shard.spec().lr_factor, decay = shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
     const Tensor g = shard.gradient.to(shard.master.scalar_type()) * settings.gradient_scale;
     Tensor sums = matrix.sums;
     if (shard.matrix()) {
@@ -68,7 +68,8 @@ void Sm3::fused_update(const StepSettings& settings) {
     tile.row_numbers = largest.rows(place), tile.column_numbers = largest.columns(place);
     tile.of_rows = bounded ? matrix.rows.const_data_ptr<Real>() + place.row : nullptr;
     tile.of_columns = (bounded ? matrix.columns : matrix.sums).const_data_ptr<Real>() + place.column;
-    const double lr = settings.lr * matrix.shard.spec().lr_factor, decay = matrix.shard.spec().decay ? options_.weight_decay : 0;
+    const double lr = settings.lr * matrix.shard.spec().lr_factor,
+                 decay = matrix.shard.spec().decay ? options_.weight_decay * settings.decay_factor : 0;
     kernels::factored_loops<Real>().sm3_update(tile, {.gradient_scale = settings.gradient_scale,
                                                       .eps = options_.square_eps,
                                                       .beta = momentum_,

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "recipe/check_batches.h"
 #include "recipe/families.h"
 #include "recipe/mixers.h"
 #include "recipe/optim_groups.h"
@@ -319,30 +320,6 @@ void data(const Recipe& recipe, Problems& out) {
   }
 }
 
-void stages(const Recipe& recipe, Problems& out) {
-  const std::vector<OptimStage>& list = recipe.optim.stages;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const OptimStage& stage = list[i];
-    auto refuse = [&](const std::string& reason, const std::string& hint) {
-      out.push_back({{"optim.stages"}, fmt::format("stage {} of optim.stages: {}", i + 1, reason), hint});
-    };
-    if ((stage.from_step > 0) == (stage.from_tokens > 0))
-      refuse("needs exactly one of from_step and from_tokens, above 0", "{ from_step = 1000, lr = 1e-4 }");
-    if (stage.lr == 0 && stage.batch == 0) refuse("changes nothing: neither lr nor batch is given", "{ from_step = 1000, lr = 1e-4 }");
-    if (stage.batch % recipe.train.micro_batch != 0) {
-      refuse(fmt::format("batch = {} must be a multiple of train.micro_batch = {}", stage.batch, recipe.train.micro_batch),
-             "choose a multiple");
-    }
-    if (i == 0) continue;
-    const OptimStage& before = list[i - 1];
-    const bool by_step = stage.from_step > 0 && before.from_step > 0, by_tokens = stage.from_tokens > 0 && before.from_tokens > 0;
-    if (!by_step && !by_tokens) refuse("counts in another unit than the stage before it", "use from_step or from_tokens in all stages");
-    if ((by_step && stage.from_step <= before.from_step) || (by_tokens && stage.from_tokens <= before.from_tokens)) {
-      refuse("does not begin after the stage before it", "list stages in order");
-    }
-  }
-}
-
 void recall(const Recipe& recipe, Problems& out) {
   if (recipe.recall.vocabulary <= recipe.model.vocabulary) return;
   out.push_back({{"recall.vocabulary", "model.vocabulary"},
@@ -393,7 +370,7 @@ std::vector<Problem> problems(const Recipe& recipe) {
   width(recipe, out);
   data(recipe, out);
   recall(recipe, out);
-  stages(recipe, out);
+  check_batches(recipe, out);
   return out;
 }
 

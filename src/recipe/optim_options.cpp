@@ -5,8 +5,9 @@
 
 namespace longhaul::recipe {
 
-std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear", "cosine", "wsd", "inverse_sqrt"}; }
-std::vector<std::string_view> names_of(WsdFall) { return {"exponential", "linear", "cosine", "one_minus_sqrt"}; }
+std::vector<std::string_view> names_of(Schedule) { return {"constant", "linear", "cosine", "wsd", "inverse_sqrt", "polynomial"}; }
+std::vector<std::string_view> names_of(WsdFall) { return {"exponential", "linear", "cosine", "one_minus_sqrt", "halving"}; }
+std::vector<std::string_view> names_of(Rise) { return {"linear", "cosine", "one_minus_sqrt"}; }
 std::vector<std::string_view> names_of(LambDecay) { return {"decoupled", "l2"}; }
 std::vector<std::string_view> names_of(AdafactorForm) { return {"fairseq", "torch", "big_vision"}; }
 std::vector<std::string_view> names_of(MuonScale) { return {"match_rms", "original"}; }
@@ -99,29 +100,50 @@ void declare(OptionSet& set, OptimOptions& optim) {
       .at_most(100)
       .also_called({"wd"})
       .may_change();
+  set.add("optim.weight_decay_from", optim.weight_decay_from,
+          "Weight decay before the first step as a fraction of optim.weight_decay, which it reaches at train.steps; 1: it never changes.")
+      .at_least(0)
+      .at_most(1e6)
+      .may_change();
+  set.add(
+         "optim.weight_decay_rise", optim.weight_decay_rise,
+         "How weight decay comes from there to optim.weight_decay: linear, cosine, or one_minus_sqrt (1 - sqrt of the share of steps that is left).")
+      .may_change();
   set.add("optim.clip_norm", optim.clip_norm, "Gradients are scaled down to this global norm; 0: never.")
       .at_least(0)
       .at_most(1e12)
       .also_called({"grad_clip", "max_grad_norm", "clip"})
       .may_change();
-  set.add("optim.warmup_steps", optim.warmup_steps, "Steps over which the learning rate rises linearly from 0.")
+  set.add("optim.warmup_steps", optim.warmup_steps, "Steps over which the learning rate rises to its peak, from optim.warmup_from.")
       .unit("steps")
       .at_least(0)
       .also_called({"warmup"})
       .may_change();
-  set.add("optim.schedule", optim.schedule,
-          "Learning rate after warm-up: constant; linear or cosine down to its final fraction; wsd (constant, then a fall at the end); "
-          "inverse_sqrt (with 1/sqrt(step) from the end of warm-up, to its final fraction at least).")
+  set.add("optim.warmup_from", optim.warmup_from, "Learning rate before the first step as a fraction of the peak.")
+      .at_least(0)
+      .at_most(1)
+      .may_change();
+  set.add("optim.warmup_rise", optim.warmup_rise,
+          "How the learning rate rises: linear, cosine, or one_minus_sqrt (1 - sqrt of the share of steps that is left).")
+      .may_change();
+  set.add(
+         "optim.schedule", optim.schedule,
+         "Learning rate after warm-up: constant; linear, cosine or polynomial down to its final fraction; wsd (constant, then a fall at the "
+         "end); inverse_sqrt (with 1/sqrt(step) from the end of warm-up, to its final fraction at least).")
       .also_called({"lr_schedule", "lr_decay_style", "scheduler"})
       .may_change();
   set.add(
          "optim.wsd_fall", optim.wsd_fall,
-         "wsd: how the learning rate falls to its final fraction over the last decay_steps: exponential, linear, cosine, or one_minus_sqrt (1 - sqrt of the "
-         "share that is done).")
+         "wsd: how the learning rate falls to its final fraction over the last decay_steps: exponential, linear, cosine, one_minus_sqrt (1 - sqrt of the "
+         "share that is done), or halving (2 * 0.5^share - 1).")
+      .may_change();
+  set.add("optim.decay_power", optim.decay_power, "polynomial: power of the share of the fall that is left; 1: linear.")
+      .above(0)
+      .at_most(100)
       .may_change();
   set.add(
          "optim.decay_steps", optim.decay_steps,
-         "linear, cosine: steps from the end of warm-up to the final rate, 0: until train.steps. wsd: length of the fall, 0: a tenth of train.steps.")
+         "linear, cosine, polynomial: steps from the end of warm-up to the final rate, 0: until train.steps. wsd: length of the fall, 0: a tenth of train.steps.")
       .unit("steps")
       .at_least(0)
       .also_called({"lr_decay_steps", "lr_decay_iters"})
@@ -134,6 +156,23 @@ void declare(OptionSet& set, OptimOptions& optim) {
   set.add_tables(
       "optim.stages", optim.stages,
       "Stages that change the learning rate or the batch on the way, for example [{ from_tokens = 69000000000, batch = 4096 }].");
+  set.add(
+         "optim.batch_growth", optim.batch_growth,
+         "The batch doubles where the critical batch, measured by observe.batch_noise_every, is at least this many times it (1: where it has caught "
+         "up); 0: never.")
+      .at_least(0)
+      .at_most(1e6)
+      .may_change();
+  set.add("optim.batch_most", optim.batch_most, "optim.batch_growth: the batch doubles only while it stays within this.")
+      .unit("sequences")
+      .at_least(0)
+      .at_most(1 << 30)
+      .may_change();
+  set.add("optim.batch_lr_power", optim.batch_lr_power,
+          "optim.batch_growth: with the batch the learning rate grows, by that power of it: 0: not, 0.5: with its root.")
+      .at_least(0)
+      .at_most(1)
+      .may_change();
   set.add("optim.fresh_states", optim.fresh_states,
           "A run may go on with another optimizer, or other numbers of it: weights and steps stay, its states begin at zero.")
       .may_change();

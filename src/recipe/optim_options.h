@@ -1,5 +1,5 @@
-// OptimOptions: [optim] of a recipe: the optimizer, its learning-rate schedule, gradient clipping, and stages that change the
-// batch or the learning rate on the way (minimax-01.md §5.2). Plain data; declared in optim_options.cpp.
+// OptimOptions: [optim] of a recipe: the optimizer, its learning-rate schedule, gradient clipping, stages that change the
+// batch or the learning rate on the way (minimax-01.md §5.2), and a batch that follows what is measured. Plain data; declared in optim_options.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,16 @@ namespace longhaul::recipe {
 
 class OptionSet;
 
-// constant: lr after warm-up. linear, cosine: from lr down to lr · final_lr_fraction over the decay. wsd: constant until
+// constant: lr after warm-up. linear, cosine, polynomial: from lr down to lr · final_lr_fraction over the decay. wsd: constant until
 // decay_steps before the end, then down (minimax-01.md §5.2). inverse_sqrt: with the root of the steps since the start, not below that fraction.
-enum class Schedule { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
+enum class Schedule { kConstant, kLinear, kCosine, kWsd, kInverseSqrt, kPolynomial };
 std::vector<std::string_view> names_of(Schedule);
 // wsd: how it falls (optim/schedule.h).
-enum class WsdFall { kExponential, kLinear, kCosine, kOneMinusSqrt };
+enum class WsdFall { kExponential, kLinear, kCosine, kOneMinusSqrt, kHalving };
 std::vector<std::string_view> names_of(WsdFall);
+// How something rises from its beginning to its end (optim/schedule.h): the learning rate in warm-up, weight decay over the run.
+enum class Rise { kLinear, kCosine, kOneMinusSqrt };
+std::vector<std::string_view> names_of(Rise);
 
 // From the first step at which `from_step` or `from_tokens` is reached (exactly one of them is given), lr and batch hold instead
 // of optim.lr and train.batch. 0: as before.
@@ -79,15 +82,24 @@ struct OptimOptions {
   StateDtype state_dtype = StateDtype::kFloat32;
   int64_t state_block = 256, state_least = 4096;  // int8: columns of a block; elements of the least tensor
   double weight_decay = 0.1;                      // of matrices; norms, biases and embeddings' vectors have none
-  double clip_norm = 1.0;                         // global gradient norm; 0: no clipping
+  double weight_decay_from = 1;                   // of it at the run's beginning; 1: it never changes
+  Rise weight_decay_rise = Rise::kLinear;
+  double clip_norm = 1.0;  // global gradient norm; 0: no clipping
 
   int64_t warmup_steps = 100;
+  double warmup_from = 0;  // of lr, before the first step
+  Rise warmup_rise = Rise::kLinear;
   Schedule schedule = Schedule::kCosine;
+  double decay_power = 1;  // polynomial
   WsdFall wsd_fall = WsdFall::kExponential;
-  int64_t decay_steps = 0;         // linear, cosine: steps from the end of warm-up to the final rate, 0: until train.steps;
+  int64_t decay_steps = 0;         // linear, cosine, polynomial: steps from the end of warm-up to the final rate, 0: until train.steps;
                                    // wsd: length of the last phase, 0: a tenth of train.steps
   double final_lr_fraction = 0.1;  // of lr, reached at the end of the decay
   std::vector<OptimStage> stages;
+  // The batch doubles where the measured critical batch (observe.batch_noise_every) is that many times it; 0: never (train/batch_ramp.h).
+  double batch_growth = 0;
+  int64_t batch_most = 0;     // sequences
+  double batch_lr_power = 0;  // lr grows with that power of the batch
   std::vector<OptimGroup> groups;
   bool fresh_states = false;  // where a run goes on with another optimizer
   OuterOptions outer;

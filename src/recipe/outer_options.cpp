@@ -8,7 +8,7 @@ std::vector<std::string_view> names_of(Outer) { return {"none", "local_sgd", "sl
 std::vector<std::string_view> names_of(OuterGap) { return {"constant", "measured", "per_tensor"}; }
 std::vector<std::string_view> names_of(OuterWire) { return {"float32", "bfloat16"}; }
 
-bool hidden(Outer method) { return method == Outer::kCo2 || keeps_local_work(method); }
+bool hidden(const OuterOptions& options) { return (options.method == Outer::kCo2 && options.overlap) || keeps_local_work(options.method); }
 bool keeps_local_work(Outer method) { return method == Outer::kDelayCorrected || method == Outer::kStreaming; }
 int64_t outer_fragments_of(const OuterOptions& options) { return options.method == Outer::kStreaming ? options.fragments : 1; }
 
@@ -61,6 +61,10 @@ void declare(OptionSet& set, OuterOptions& outer) {
   set.add("optim.outer_gap_value", outer.gap_value, "co2, optim.outer_gap = constant: that number; 1: late gradients count whole.")
       .at_least(1)
       .at_most(1e6);
+  set.add(
+      "optim.outer_overlap", outer.overlap,
+      "co2: an exchange goes on behind the next round, and is late by it; false: all wait and nothing is late, which without a clip is slowmo (for "
+      "comparisons).");
   set.add("optim.outer_guard", outer.guard, "co2: where weights move further and further from round to round, one round is synchronous.");
   set.add("optim.outer_synchronous_start", outer.synchronous_start, "co2: the first round is synchronous.");
   set.add(

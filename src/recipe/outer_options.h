@@ -27,6 +27,7 @@ struct OuterOptions {
   double clip = 1;                // co2: of each element of the momentum; 0: none
   OuterGap gap = OuterGap::kMeasured;
   double gap_value = 1;  // kConstant; 1: no penalty
+  bool overlap = true;   // co2: false: all wait for the exchange, and nothing is late
   bool guard = true;     // co2: a synchronous round where rounds move weights further and further
   bool synchronous_start = true;
   int64_t delay = 0;      // delay_corrected, streaming: steps from the sending of differences until weights take their sum; 0: a round
@@ -36,8 +37,8 @@ struct OuterOptions {
   bool operator==(const OuterOptions&) const = default;
 };
 
-bool hidden(Outer method);            // its reductions go on behind the next round
-bool keeps_local_work(Outer method);  // what workers learn meanwhile stays in their weights, which so are never all alike
+bool hidden(const OuterOptions& options);  // its reductions go on behind the next round
+bool keeps_local_work(Outer method);       // what workers learn meanwhile stays in their weights, which so are never all alike
 int64_t outer_fragments_of(const OuterOptions& options);  // that are sent in turn: one a round, each as often as optim.outer_every says
 double outer_momentum_of(const OuterOptions& options);
 double outer_lr_of(const OuterOptions& options);

@@ -30,6 +30,14 @@ int64_t documents_at_once(const recipe::Recipe& recipe, const data::RunData& dat
   return recipe.train.micro_batch * (1 + recipe.train.sequence * documents / tokens);
 }
 
+// Sequences a step, at most.
+int64_t largest_batch(const recipe::Recipe& recipe) {
+  int64_t batch = recipe.train.batch;
+  for (const recipe::OptimStage& stage : recipe.optim.stages) batch = std::max(batch, stage.batch);
+  while (recipe.optim.batch_growth > 0 && 2 * batch <= recipe.optim.batch_most) batch *= 2;
+  return batch;
+}
+
 // Whether a copy of the state, for a checkpoint, is there while steps go on.
 bool saves_between(const recipe::TrainOptions& train) {
   const bool on_disk = train.checkpoint_every != 0 && train.checkpoint_every < train.steps;
@@ -44,7 +52,7 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
   return {.model = recipe.model,
           .dtype = train.dtype,
           .optimizer = recipe.optim,
-          .batch = train.batch,
+          .batch = largest_batch(recipe),
           .micro_batch = train.micro_batch,
           .sequence = train.sequence,
           .documents = data != nullptr ? documents_at_once(recipe, *data) : 0,

@@ -19,10 +19,11 @@ namespace {
 
 using layout::Axis;
 
+// The schedule outlives the loader, which asks it again where the batch has grown.
 data::LoaderOptions loader_options(const recipe::Recipe& recipe, const optim::TrainSchedule& schedule, const std::filesystem::path& folder,
                                    const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share) {
   data::LoaderOptions options = data::loader_options(recipe.data, recipe.train.sequence);
-  options.first_position = [schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
+  options.first_position = [&schedule](int64_t step) { return schedule.first_sample(step + 1); };  // the loader counts from 0
   options.index_folder = folder;
   options.replica = ranks.replica();
   options.replicas = ranks.replicas();

@@ -34,6 +34,9 @@ class Pretrain final : public Task {
   }
 
   StepWork prepare(int64_t step) override;
+  void set_growth(const std::vector<optim::BatchGrowth>& grown) override {
+    schedule_ = optim::TrainSchedule(recipe_.optim, recipe_.train, grown);
+  }
   bool prepare_of(int64_t step, int64_t replica) override;
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
   StageInput stage_input(int64_t micro_batch) const override;

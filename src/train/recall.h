@@ -32,6 +32,9 @@ class Recall final : public Task {
   }
 
   StepWork prepare(int64_t step) override;
+  void set_growth(const std::vector<optim::BatchGrowth>& grown) override {
+    schedule_ = optim::TrainSchedule(recipe_.optim, recipe_.train, grown);
+  }
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
   StageInput stage_input(int64_t micro_batch) const override;
   std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;

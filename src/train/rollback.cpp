@@ -50,6 +50,7 @@ void Trainer::take_skips() {
 
 void Trainer::load(const storage::Checkpoint& from, checkpoint::OptimizerStates states) {
   checkpoint::load_training_state(from, state_, ranks_.world(), states);
+  set_growth();
   step_ = saved_step_ = parent_step_ = from.manifest().step;
 }
 

@@ -156,13 +156,12 @@ void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer, const o
     write_stream(stdout, rank_table(facts_.mesh, recipe_.parallel.pipeline, recipe_.model.layers, holdings, colours) + "\n");
   if (outer == nullptr) return;
   const int64_t every = recipe_.optim.outer.every;
-  write_stream(
-      stdout,
-      fmt::format("{}: {} workers of {} meet {}; {}. Losses of steps are the first worker's; evaluations and checkpoints "
-                  "have the weights that all agreed on last.\n\n",
-                  recipe::name_of_value(recipe_.optim.outer.method), ranks_.workers(), counted(facts_.mesh.world(), "rank"),
-                  every > 0 ? fmt::format("every {} steps", every) : "as often as the first round's times say",
-                  recipe::hidden(recipe_.optim.outer.method) ? "exchanges are hidden behind the next round" : "all wait for exchanges"));
+  write_stream(stdout,
+               fmt::format("{}: {} workers of {} meet {}; {}. Losses of steps are the first worker's; evaluations and checkpoints "
+                           "have the weights that all agreed on last.\n\n",
+                           recipe::name_of_value(recipe_.optim.outer.method), ranks_.workers(), counted(facts_.mesh.world(), "rank"),
+                           every > 0 ? fmt::format("every {} steps", every) : "as often as the first round's times say",
+                           recipe::hidden(recipe_.optim.outer) ? "exchanges are hidden behind the next round" : "all wait for exchanges"));
 }
 
 void RankRun::tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const {

@@ -4,6 +4,7 @@
 
 #include "base/progress.h"
 #include "optim/schedule.h"
+#include "recipe/optim_groups.h"
 #include "train/tasks.h"
 
 namespace longhaul::train {
@@ -34,6 +35,19 @@ std::string about_warmup(const recipe::Recipe& recipe) {
       count_text(recipe.optim.warmup_steps), count_text(recipe.train.steps));
 }
 
+// lamb's steps are as long as the weights of their tensor already (specs: optimizers.md §13).
+std::string about_factors(const recipe::OptimOptions& optim) {
+  for (const recipe::OptimGroup& group : optim.groups) {
+    const bool lamb = (group.name.empty() ? optim.name : group.name) == "lamb";
+    if (!lamb || group.lr_factor == 1 || group.tensors.empty()) continue;
+    return fmt::format(
+        "lamb already makes the steps of each tensor as long as its weights are, and an entry of optim.group gives {} a lr_factor of {:g} besides: "
+        "the two multiply, and are not meant for each other. Leave out one of them",
+        recipe::name_of(group.tensors.front()), group.lr_factor);
+  }
+  return "";
+}
+
 // A schedule that ran to its end has brought the rate down; another length stretches it, and the rate is up again.
 std::string about_rate(const recipe::Recipe& recipe, const StartFacts& facts) {
   if (!facts.earlier || facts.resume_step < facts.earlier->train.steps) return "";
@@ -51,7 +65,8 @@ std::string about_rate(const recipe::Recipe& recipe, const StartFacts& facts) {
 std::vector<std::string> start_warnings(const recipe::Recipe& recipe, const StartFacts& facts) {
   std::vector<std::string> warnings;
   if (facts.resume_step >= recipe.train.steps) return warnings;
-  for (const std::string& text : {about_tokens(recipe.train, facts.training_tokens), about_warmup(recipe), about_rate(recipe, facts)}) {
+  for (const std::string& text :
+       {about_tokens(recipe.train, facts.training_tokens), about_warmup(recipe), about_factors(recipe.optim), about_rate(recipe, facts)}) {
     if (!text.empty()) warnings.push_back(text);
   }
   return warnings;

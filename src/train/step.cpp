@@ -256,8 +256,9 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     const double clip = optim::clip_factor(norm.norm, options.clip_norm);
     std::optional<optim::StepMeasures> measures;
     if (options.measure_update) measures.emplace(optimizer, task.parameters());
-    optimizer.step({.lr = options.lr, .gradient_scale = measured->scale() * clip, .zero_gradients = true},
-                   [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
+    optimizer.step(
+        {.lr = options.lr, .gradient_scale = measured->scale() * clip, .decay_factor = options.decay_factor, .zero_gradients = true},
+        [&](layout::AxisSet over, const Tensor& numbers, comm::Reduction how) { ranks.reduce_over(over, numbers, how); });
     if (measures) {
       result.metrics.merge(measures->of_step([&](const Tensor& numbers, comm::Reduction how) {
         if (ranks.groups() == nullptr) return;

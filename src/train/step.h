@@ -17,6 +17,7 @@ namespace longhaul::train {
 
 struct StepOptions {
   double lr = 0;
+  double decay_factor = 1;  // on weight decay
   double clip_norm = 0;
   uint64_t seed = 0;
   double router_bias_rate = 0;

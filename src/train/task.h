@@ -20,6 +20,7 @@
 #include "model/context.h"
 #include "model/parameter.h"
 #include "observe/event.h"
+#include "optim/schedule.h"
 
 namespace longhaul::train {
 
@@ -51,6 +52,8 @@ class Task {
   virtual const Precision& precision() const = 0;
 
   virtual StepWork prepare(int64_t step) = 0;  // fetches the step's data; steps count from 1
+  // How the batch has grown by what was measured: all of it, in order, in the place of what was said before. Steps from here on are so.
+  virtual void set_growth(const std::vector<optim::BatchGrowth>& grown);
   // Instead the first micro-batch that another replica had of the step, for a look at what it computes; the next step is prepared as usual. False: the
   // task cannot.
   virtual bool prepare_of(int64_t /*step*/, int64_t /*replica*/) { return false; }

@@ -64,11 +64,13 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
       ranks_(ranks),
       together_(ranks.everyone("start")),
       ladder_(options_.recipe.recipe.guard),
+      ramp_(options_.recipe.recipe.optim),
       corruption_(options_.recipe.recipe, task, optimizer, ranks, events),
       optimizer_state_(optimizer),
       outer_state_(options_.outer != nullptr ? std::make_unique<checkpoint::OuterState>(optimizer, *options_.outer, ranks) : nullptr),
-      state_(with_state_of(task, ladder_,
-                           {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_})),
+      state_(with_state_of(
+          task, ladder_,
+          {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_, &ramp_})),
       memory_(files, ranks, together_, options_.tier, options_.recipe.recipe.train, events.run(), events.generation(),
               task.parameters().device().is_cpu() ? threads() : 0),
       saver_(
@@ -98,6 +100,8 @@ Resumed Trainer::resume() {
   const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(*newest);
   recipe::refuse_changed(earlier, options_.recipe);
   task_.pass_over(data::skipped_in(saved.data_position));  // also where skip.json was lost
+  ramp_.restore({saved.state, newest->folder().string()});
+  set_growth();
   task_.require_same_data(saved.data_position, saved.step + 1);
   const bool fresh = recipe::begins_fresh_states(earlier, options_.recipe);
   if (outer_state_ && !fresh) outer_state_->expect(saved.state);
@@ -317,6 +321,7 @@ void Trainer::one_step() {
   if (options_.outer != nullptr) corruption_.states_change();  // when it likes
   StepResult result = run_step(task_, optimizer_, ranks_, step_ + 1,
                                {.lr = learning_rate(step_ + 1),
+                                .decay_factor = schedule_.weight_decay_factor(step_ + 1),
                                 .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                 .seed = static_cast<uint64_t>(train().seed),
                                 .router_bias_rate = options_.recipe.recipe.model.router.bias_rate,
@@ -329,10 +334,7 @@ void Trainer::one_step() {
                                       corruption_.before_update(step_ + 1);
                                       if (keeper_) keeper_->changes();
                                     }});
-  if (result.first && !result.skipped && !result.left_out) {
-    batch_noise_.add(*result.first, {static_cast<double>(result.work.tokens), result.gradient_norm});
-    if (const auto tokens = batch_noise_.critical_batch()) result.metrics["critical_batch_tokens"] = *tokens;
-  }
+  take_noise(result);
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;
   result.work.tokens *= ranks_.workers();  // all have as many
@@ -348,6 +350,7 @@ void Trainer::one_step() {
                                       .tokens = result.work.tokens,
                                       .own_tokens = result.own_tokens});
   report(result, step_seconds_ * 1e3);
+  tell_growth();
   meet_workers(result.loss, step_seconds_);
   if (result.second_try) corruption_.behind_second_try(step_, *result.second_try);
   const bool rolls_back = ladder_.roll_back_after(result, step_, events_);

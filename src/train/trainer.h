@@ -29,6 +29,7 @@
 #include "optim/schedule.h"
 #include "recipe/load.h"
 #include "storage/checkpoint_files.h"
+#include "train/batch_ramp.h"
 #include "train/corruption.h"
 #include "train/machine_use.h"
 #include "train/memory_checkpoints.h"
@@ -97,6 +98,9 @@ class Trainer {
   void take_skips();
   void load(const storage::Checkpoint& checkpoint, checkpoint::OptimizerStates states);
   void roll_back();
+  void set_growth();
+  void take_noise(StepResult& result);
+  void tell_growth();
   double learning_rate(int64_t step) const { return schedule_.learning_rate(step) * ladder_.rate(); }
   std::filesystem::path checkpoints() const { return options_.run_folder / "checkpoints"; }
   bool stopping();
@@ -125,6 +129,7 @@ class Trainer {
   checkpoint::Writers together_;  // what is found on the disk by one rank and told to all
   Counters counters_;
   SpikeLadder ladder_;
+  BatchRamp ramp_;
   CorruptionChecks corruption_;
   checkpoint::OptimizerState optimizer_state_;
   std::unique_ptr<checkpoint::OuterState> outer_state_;  // of an outer loop, in the place of the one above; null: none
@@ -137,7 +142,6 @@ class Trainer {
   double until_s_ = 0;
   Outcome outcome_;
   MachineUse use_;
-  optim::BatchNoise batch_noise_;         // of this process's steps
   std::optional<SaveInterval> interval_;  // of rank 0, where checkpoints on the disk have no fixed one
   checkpoint::CopyOut copies_;
   MemoryCheckpoints memory_;

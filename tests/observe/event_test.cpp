@@ -127,7 +127,7 @@ TEST(Event, EveryTypeReadsBack) {
     EXPECT_EQ(event->common.generation, 2);
     EXPECT_EQ(line_of(event->body), line_of(Body{}));
   });
-  EXPECT_EQ(types, 15);
+  EXPECT_EQ(types, 16);
   EXPECT_EQ(through_json(RunStart{.cpu_features = {"avx2", "fma"}}).cpu_features, (std::vector<std::string>{"avx2", "fma"}));
 }
 

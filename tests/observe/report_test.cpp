@@ -129,6 +129,27 @@ TEST(Report, AResumedRunShowsEachStepOnce) {
   EXPECT_THAT(page, HasSubstr("class=\"mark resume\""));
 }
 
+// What a run grew by behind the step that it went back to is done again.
+TEST(Report, HowTheBatchGrew) {
+  const TemporaryFolder folder;
+  {
+    EventWriter events({.path = folder / "events.jsonl"});
+    for (const EventBody& body : std::initializer_list<EventBody>{
+             RunStart{.steps = 9}, StepReport{.step = 1, .loss = 2}, StepReport{.step = 2, .loss = 2},
+             BatchGrowth{.step = 2, .batch = 16, .batch_before = 8, .critical_batch_tokens = 7'000}, StepReport{.step = 3, .loss = 2},
+             BatchGrowth{.step = 3, .batch = 32, .batch_before = 16, .critical_batch_tokens = 6'500}, Resume{.step = 2}}) {
+      events.write(body);
+    }
+  }
+  const RunHistory run = read_run(folder.path());
+  ASSERT_EQ(run.growths.size(), 1u);
+  EXPECT_EQ(run.growths[0].batch, 16);
+  const std::string page = report_html(run, {}, "", "", "");
+  expect_balanced(page);
+  EXPECT_THAT(page, AllOf(HasSubstr("How the batch grew"), HasSubstr("7.00 k"), Not(HasSubstr("6.50 k"))));
+  EXPECT_THAT(page_of({}), Not(HasSubstr("How the batch grew")));
+}
+
 TEST(Report, NanLossesBreakTheLineAndAreMarked) {
   const std::string page = page_of({.steps = 40, .nan_at = 20});
   expect_balanced(page);

@@ -66,6 +66,13 @@ TEST(Terminal, StepLinesStandUnderTheirHeadings) {
   EXPECT_EQ(lines[2], "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    90.1 k          -");
 }
 
+TEST(Terminal, ABatchThatGrows) {
+  const auto lines =
+      lines_of(shown({RunStart{.steps = 100}, BatchGrowth{.step = 40, .batch = 32, .batch_before = 16, .critical_batch_tokens = 21'500}}));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0], "batch      40/100  32 sequences a step from here on, 16 before: the critical batch is about 21.5 k tokens");
+}
+
 TEST(Terminal, RoundsOfAnOuterLoop) {
   const auto lines = lines_of(shown({RunStart{.steps = 100}, OuterEvery{.step = 4, .every = 9, .reason = "an exchange takes 2 s"},
                                      OuterRound{.step = 4,

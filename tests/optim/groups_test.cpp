@@ -125,5 +125,31 @@ TEST(Groups, EveryOptimizerGoesOnToTheBit) {
   }
 }
 
+// A step's factor on weight decay is as if the option were that much less.
+TEST(Groups, EveryOptimizerDecaysWeightsByTheStepsFactor) {
+  for (const char* name : {"adamw", "lamb", "came", "adafactor", "lion", "sm3", "muon", "sgd"}) {
+    for (const auto lamb_decay : {recipe::LambDecay::kDecoupled, recipe::LambDecay::kL2}) {
+      std::vector<Tensor> ends;
+      for (const auto& [weight_decay, factor] : {std::pair(0.5, 0.25), {0.125, 1.0}, {0.5, 1.0}}) {
+        layout::ParameterSpec matrix = spec("w", {9, 7}, true);
+        matrix.layer = 0;  // or it would not be muon's
+        model::ParameterSet set({matrix}, Precision::named("fp64"), at::kCPU);
+        set.add_stacked("w", {"w"});
+        set.allocate();
+        fill_values(set);
+        const auto optimizer =
+            make_optimizer({.name = name, .lamb_decay = lamb_decay, .weight_decay = weight_decay}, set, Precision::named("fp64"));
+        for (uint64_t step = 1; step <= 2; ++step) {
+          fill_gradients(set, step);
+          optimizer->step({.lr = 1e-2, .decay_factor = factor});
+        }
+        ends.push_back(value_of(set, "w").clone());
+      }
+      EXPECT_TRUE(same_bits(ends[0], ends[1])) << name;
+      EXPECT_FALSE(same_bits(ends[0], ends[2])) << name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::optim

@@ -98,6 +98,44 @@ TEST(Invariants, LambStepsInProportionToWeights) {
   }
 }
 
+// Weights that begin as zeros have no length to follow: the ratio is 1, and the first step that of Adam, lr times the sign; the next ones are as short as the
+// weights then are (specs: optimizers.md §13).
+TEST(Invariants, LambBeginsAtZerosWithAdamsStep) {
+  recipe::OptimOptions options = named("lamb");
+  options.weight_decay = 0.01;
+  const Tensor signs = random_tensor({7, 5}, 3).sign();
+  OneTensor tensor(options, at::zeros({7, 5}, at::kDouble));
+  tensor.steps(
+      1, [&](int64_t) { return signs * 0.37; }, 1e-3);
+  EXPECT_LT(relative_error(tensor.value(), signs * -1e-3), 1e-12);
+  const Tensor before = tensor.value().clone();
+  tensor.steps(
+      1, [&](int64_t) { return signs * 0.37; }, 1e-3);
+  EXPECT_NEAR((tensor.value() - before).norm().item<double>(), 1e-3 * before.norm().item<double>(), 1e-15);
+}
+
+// The first step of a warm-up may have no learning rate at all (came-pytorch refuses it: specs: optimizers.md §7). Nothing moves, and it is seen all the same:
+// states are those of a run that stepped, and the next step is the second.
+TEST(Invariants, ALearningRateOfZeroMovesNothingAndIsSeen) {
+  const Tensor start = random_tensor({7, 5}, 1);
+  for (const recipe::OptimizerEntry& entry : recipe::optimizers()) {
+    recipe::OptimOptions options = named(entry.name);
+    options.weight_decay = 0;
+    OneTensor still(options, start), stepping(options, start);
+    still.steps(1, gradient_of, 0);
+    EXPECT_TRUE(at::equal(still.value(), start)) << entry.name;
+    const Tensor again = gradient_of(2);
+    still.steps(1, [&](int64_t) { return again; });
+    EXPECT_GT(relative_error(still.value(), start), 1e-4) << entry.name;
+    EXPECT_TRUE(still.value().isfinite().all().item<bool>()) << entry.name;
+    if (entry.name == "lamb" || entry.name == "adafactor") continue;  // whose steps are in proportion to the weights
+    stepping.steps(1, gradient_of);
+    const Tensor from = stepping.value().clone();
+    stepping.steps(1, [&](int64_t) { return again; });
+    EXPECT_LT(relative_error(still.value() - start, stepping.value() - from), 1e-10) << entry.name;
+  }
+}
+
 // SM3's bounds are never below the sums of squares that they stand for, of any element, and never above the largest of its row and column.
 TEST(Invariants, Sm3BoundsSumsOfSquares) {
   OneTensor tensor(named("sm3"), random_tensor({7, 5}, 1));

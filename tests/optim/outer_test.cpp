@@ -39,7 +39,7 @@ class Simulation {
       }
       if (k == options_.every || step == problem_.steps) {
         std::string why;
-        if (options_.method == Outer::kCo2) {
+        if (options_.method == Outer::kCo2 && options_.overlap) {
           if (round == 0 && options_.synchronous_start) why = "first";
           if (step == problem_.steps) why = "last";
         }
@@ -79,9 +79,12 @@ class Simulation {
     if (synchronous || options_.method == Outer::kLocalSgd) {
       for (size_t i = 0; i < x_.size(); ++i) x_[i] -= (synchronous ? 1 : alpha) * delta[i], m_[i] = 0;
       late_.reset();
-    } else if (options_.method != Outer::kCo2) {
+    } else if (options_.method != Outer::kCo2 || !options_.overlap) {
+      const bool co2 = options_.method == Outer::kCo2;
+      if (co2 && options_.gap == OuterGap::kConstant) gap = options_.gap_value;
       for (size_t i = 0; i < x_.size(); ++i) {
-        m_[i] = beta * m_[i] + delta[i] / gamma;
+        m_[i] = beta * m_[i] + delta[i] / gap / gamma;
+        if (co2 && options_.clip > 0) m_[i] = std::max(-options_.clip, std::min(options_.clip, m_[i]));
         x_[i] -= alpha * gamma * (options_.method == Outer::kDiloco ? delta[i] / gamma + beta * m_[i] : m_[i]);
       }
     } else {
@@ -135,6 +138,9 @@ TEST(OuterLoop, EveryMethodIsItsEquations) {
       {"co2, a gap for each tensor", {.method = Outer::kCo2, .every = 3, .gap = OuterGap::kPerTensor, .synchronous_start = false}},
       {"co2, a gap for each tensor, bf16",
        {.method = Outer::kCo2, .every = 2, .gap = OuterGap::kPerTensor, .wire = recipe::OuterWire::kBfloat16}},
+      {"co2 without overlap", {.method = Outer::kCo2, .every = 3, .clip = 0.02, .overlap = false}},
+      {"co2 without overlap, a fixed gap",
+       {.method = Outer::kCo2, .every = 3, .gap = OuterGap::kConstant, .gap_value = 2, .overlap = false}},
       {"co2 by lr", {.method = Outer::kCo2, .every = 3, .momentum = 0.4, .by_lr = true, .clip = 0}}};
   for (const auto& [name, options] : all) {
     Problem problem;
@@ -198,8 +204,8 @@ TEST(OuterLoop, SpectralRadiiOfTheStabilityTable) {
   struct Row {
     double beta, delta, radius;
   };
-  for (const Row& row : {Row{0, 0.05, 0.947}, Row{0, 0.5, 0.707}, Row{0, 0.95, 0.975}, Row{0.2, 0.05, 0.932}, Row{0.2, 0.5, 0.837}, Row{0.2, 0.95, 1.072},
-                         Row{0.5, 0.05, 0.862}, Row{0.5, 0.5, 1.000}, Row{0.5, 0.95, 1.204}}) {
+  for (const Row& row : {Row{0, 0.05, 0.947}, Row{0, 0.5, 0.707}, Row{0, 0.95, 0.975}, Row{0.2, 0.05, 0.932}, Row{0.2, 0.5, 0.837},
+                         Row{0.2, 0.95, 1.072}, Row{0.5, 0.05, 0.862}, Row{0.5, 0.5, 1.000}, Row{0.5, 0.95, 1.204}}) {
     // One step of curvature 1 and lr δ takes δ of the error away.
     Problem problem{.workers = 2, .steps = 16, .noise = 0, .lr = [&](int64_t) { return row.delta; }, .alike = true, .curvature = {1}};
     const OuterOptions options{.method = Outer::kCo2,
@@ -258,6 +264,27 @@ TEST(OuterLoop, MethodsMeetInTheirLimits) {
   expect_same(of({.method = Outer::kDiloco, .every = 3, .momentum = 0, .lr = 1}), local, "diloco without momentum");
   expect_same(of({.method = Outer::kDiloco, .every = 3, .momentum = 0}),
               of({.method = Outer::kSlowmo, .every = 3, .momentum = 0, .lr = 0.7}), "short steps");
+}
+
+// specs: co2.md §8, §12. What is not late needs no gap: to the bit slowmo, and with neither momentum nor clip the workers' mean.
+TEST(OuterLoop, Co2WithoutDelayIsSlowmo) {
+  Problem problem;
+  for (const bool by_lr : {false, true}) {
+    for (const double momentum : {0.0, 0.2, 0.7}) {
+      for (const OuterGap gap : {OuterGap::kConstant, OuterGap::kMeasured, OuterGap::kPerTensor}) {
+        const OuterOptions co2{
+            .method = Outer::kCo2, .every = 3, .momentum = momentum, .lr = 0.9, .by_lr = by_lr, .clip = 0, .gap = gap, .overlap = false};
+        std::vector<OuterRound> rounds;
+        const Seen found = on_ranks(co2, problem, &rounds);
+        const Seen slowmo = on_ranks({.method = Outer::kSlowmo, .every = 3, .momentum = momentum, .lr = 0.9, .by_lr = by_lr}, problem);
+        EXPECT_EQ(found.weights, slowmo.weights) << momentum << " " << static_cast<int>(gap);
+        EXPECT_EQ(found.gaps, slowmo.gaps);
+        for (const OuterRound& round : rounds) EXPECT_EQ(round.applied, round.round) << "nothing is late";
+      }
+    }
+  }
+  expect_same(on_ranks({.method = Outer::kCo2, .every = 3, .momentum = 0, .clip = 0, .overlap = false}, problem),
+              on_ranks({.method = Outer::kLocalSgd, .every = 3}, problem), "neither momentum nor clip");
 }
 
 // Workers that see the same are one process, to the bit where the mean of equal numbers is exact.

@@ -26,6 +26,52 @@ TEST(Schedule, WarmupRisesLinearly) {
   EXPECT_DOUBLE_EQ(none.learning_rate(1), 2e-4);
 }
 
+// Of 8 steps from a tenth of the peak on: a quarter and half of the way, in each form (Megatron's initial rate, Hugging Face's forms of warm-up).
+TEST(Schedule, WarmupRisesAsAsked) {
+  using recipe::Rise;
+  const std::map<Rise, std::array<double, 2>> known = {
+      {Rise::kLinear, {0.1 + 0.9 * 0.25, 0.1 + 0.9 * 0.5}},
+      {Rise::kCosine, {0.1 + 0.9 * 0.14644660940672624, 0.1 + 0.9 * 0.5}},
+      {Rise::kOneMinusSqrt, {0.1 + 0.9 * 0.1339745962155614, 0.1 + 0.9 * 0.2928932188134524}}};
+  for (const auto& [rise, values] : known) {
+    const TrainSchedule schedule({.lr = 2.0, .warmup_steps = 8, .warmup_from = 0.1, .warmup_rise = rise, .schedule = Schedule::kConstant},
+                                 {.steps = 100});
+    EXPECT_NEAR(schedule.learning_rate(2), 2 * values[0], 1e-15) << static_cast<int>(rise);
+    EXPECT_NEAR(schedule.learning_rate(4), 2 * values[1], 1e-15) << static_cast<int>(rise);
+    EXPECT_DOUBLE_EQ(schedule.learning_rate(8), 2.0);
+    EXPECT_DOUBLE_EQ(schedule.learning_rate(9), 2.0);
+  }
+}
+
+TEST(Schedule, WeightDecayMayChange) {
+  OptimOptions options{.lr = 1.0, .weight_decay = 0.4, .weight_decay_from = 0.1};
+  const auto factor = [&](int64_t step) { return TrainSchedule(options, {.steps = 100}).weight_decay_factor(step); };
+  EXPECT_DOUBLE_EQ(factor(50), 0.55);
+  EXPECT_DOUBLE_EQ(factor(100), 1);
+  EXPECT_DOUBLE_EQ(factor(101), 1);
+  options.weight_decay_rise = recipe::Rise::kCosine;
+  EXPECT_NEAR(factor(25), 0.1 + 0.9 * 0.14644660940672624, 1e-15);
+  options.weight_decay_from = 3;  // it may fall as well
+  EXPECT_NEAR(factor(50), 2, 1e-15);
+  options.weight_decay_from = 1;
+  for (const int64_t step : {1, 50, 100}) EXPECT_DOUBLE_EQ(factor(step), 1);
+}
+
+TEST(Schedule, PolynomialKnownValues) {
+  OptimOptions options{.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kPolynomial, .decay_power = 2, .final_lr_fraction = 0.2};
+  const TrainSchedule square(options, {.steps = 110});
+  EXPECT_DOUBLE_EQ(square.learning_rate(10), 1.0);
+  EXPECT_DOUBLE_EQ(square.learning_rate(60), 0.2 + 0.8 * 0.25);
+  EXPECT_DOUBLE_EQ(square.learning_rate(85), 0.2 + 0.8 * 0.0625);
+  EXPECT_DOUBLE_EQ(square.learning_rate(110), 0.2);
+  EXPECT_DOUBLE_EQ(square.learning_rate(500), 0.2);
+  options.decay_power = 1;
+  OptimOptions linear = options;
+  linear.schedule = Schedule::kLinear;
+  for (const int64_t step : {1, 10, 33, 70, 110})
+    EXPECT_DOUBLE_EQ(TrainSchedule(options, {.steps = 110}).learning_rate(step), TrainSchedule(linear, {.steps = 110}).learning_rate(step));
+}
+
 TEST(Schedule, LinearKnownValues) {
   const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kLinear, .final_lr_fraction = 0.2}, {.steps = 110});
   EXPECT_DOUBLE_EQ(schedule.learning_rate(10), 1.0);
@@ -61,10 +107,12 @@ TEST(Schedule, WsdFallsAsAsked) {
   using recipe::WsdFall;
   OptimOptions options{.lr = 1.0, .warmup_steps = 10, .schedule = Schedule::kWsd, .decay_steps = 40, .final_lr_fraction = 0.2};
   // A quarter, a half and all of the fall, from step 160 on.
-  const std::map<WsdFall, std::array<double, 3>> known = {{WsdFall::kLinear, {0.8, 0.6, 0.2}},
-                                                          {WsdFall::kCosine, {0.2 + 0.8 * 0.8535533905932737, 0.6, 0.2}},
-                                                          {WsdFall::kOneMinusSqrt, {0.6, 0.2 + 0.8 * 0.2928932188134524, 0.2}},
-                                                          {WsdFall::kExponential, {0.668740304976422, 0.4472135954999579, 0.2}}};
+  const std::map<WsdFall, std::array<double, 3>> known = {
+      {WsdFall::kLinear, {0.8, 0.6, 0.2}},
+      {WsdFall::kCosine, {0.2 + 0.8 * 0.8535533905932737, 0.6, 0.2}},
+      {WsdFall::kOneMinusSqrt, {0.6, 0.2 + 0.8 * 0.2928932188134524, 0.2}},
+      {WsdFall::kHalving, {0.2 + 0.8 * 0.681792830507429, 0.2 + 0.8 * 0.4142135623730951, 0.2}},
+      {WsdFall::kExponential, {0.668740304976422, 0.4472135954999579, 0.2}}};
   for (const auto& [fall, values] : known) {
     options.wsd_fall = fall;
     const TrainSchedule schedule(options, {.steps = 200});
@@ -93,7 +141,8 @@ TEST(Schedule, InverseSquareRootKnownValues) {
 
 // No jump anywhere: neighbouring steps differ by at most the steepest slope of the formulas.
 TEST(Schedule, ContinuousAtItsBorders) {
-  for (const Schedule kind : {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd, Schedule::kInverseSqrt}) {
+  for (const Schedule kind :
+       {Schedule::kConstant, Schedule::kLinear, Schedule::kCosine, Schedule::kWsd, Schedule::kInverseSqrt, Schedule::kPolynomial}) {
     for (const int64_t decay_steps : {0, 300, 990}) {
       const TrainSchedule schedule({.lr = 1.0, .warmup_steps = 100, .schedule = kind, .decay_steps = decay_steps, .final_lr_fraction = 0.1},
                                    {.steps = 1000});
@@ -196,6 +245,41 @@ TEST(Schedule, RefusesWhatCannotBe) {
   EXPECT_EQ(code_of({.schedule = Schedule::kWsd, .final_lr_fraction = 0}), ExitCode::kUsage);
   EXPECT_EQ(code_of({.schedule = Schedule::kCosine, .final_lr_fraction = 0}), ExitCode::kDone);
   EXPECT_EQ(code_of({.stages = {{.from_step = 9, .lr = 1}, {.from_step = 4, .lr = 2}}}), ExitCode::kUsage);
+}
+
+// By hand: 4 sequences of 10 tokens a step; 8 from step 6 on, 16 from step 9 on. A stage from 1,000 tokens (100 sequences) on: 20 before step 6, 24 in steps
+// 6 to 8, so 56 more, three and a half steps of 16, are done with step 12, and it begins at step 13.
+TEST(Schedule, ABatchThatHasGrownMovesSamplesAndStagesByTokens) {
+  OptimOptions options{.lr = 2.0, .warmup_steps = 0, .schedule = Schedule::kConstant};
+  options.stages = {{.from_tokens = 1000, .lr = 0.5}};
+  const TrainOptions train{.steps = 100, .batch = 4, .sequence = 10};
+  const std::vector<BatchGrowth> grown = {{6, 8}, {9, 16}};
+  const TrainSchedule schedule(options, train, grown);
+  EXPECT_EQ(schedule.batch(5), 4);
+  EXPECT_EQ(schedule.batch(6), 8);
+  EXPECT_EQ(schedule.batch(8), 8);
+  EXPECT_EQ(schedule.batch(9), 16);
+  EXPECT_EQ(schedule.batch(50), 16);
+  EXPECT_EQ(schedule.first_sample(6), 20);
+  EXPECT_EQ(schedule.first_sample(9), 44);
+  EXPECT_EQ(schedule.first_sample(13), 108);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(12), 2.0);
+  EXPECT_DOUBLE_EQ(schedule.learning_rate(13), 0.5);
+  EXPECT_EQ(TrainSchedule(options, train).learning_rate(25), 2.0) << "and at 4 sequences a step at step 26";
+  EXPECT_EQ(TrainSchedule(options, train).learning_rate(26), 0.5);
+
+  options.batch_lr_power = 0.5;
+  const TrainSchedule with_root(options, train, grown);
+  EXPECT_DOUBLE_EQ(with_root.learning_rate(5), 2.0);
+  EXPECT_DOUBLE_EQ(with_root.learning_rate(6), 2.0 * std::sqrt(2.0));
+  EXPECT_DOUBLE_EQ(with_root.learning_rate(9), 4.0);
+  EXPECT_DOUBLE_EQ(with_root.learning_rate(13), 0.5) << "a stage says what it is";
+  // Growth behind the stage, and with it on one step: the stage's rate and the grown batch.
+  const TrainSchedule later(options, train, {{26, 8}, {30, 16}});
+  EXPECT_EQ(later.batch(26), 8);
+  EXPECT_DOUBLE_EQ(later.learning_rate(26), 0.5);
+  EXPECT_DOUBLE_EQ(later.learning_rate(30), 0.5 * std::sqrt(2.0));
+  EXPECT_EQ(later.first_sample(31), 25 * 4 + 4 * 8 + 16);
 }
 
 }  // namespace

@@ -171,6 +171,18 @@ TEST(RecipeCheck, RefusesImpossibleStages) {
   EXPECT_NO_THROW(load_defaults({"optim.stages=[{from_step=5, lr=1}, {from_step=6, batch=16}]"}));
 }
 
+TEST(RecipeCheck, RefusesABatchThatCannotFollowMeasurements) {
+  const std::string grows = "optim.batch_growth=1", measures = "observe.batch_noise_every=5", most = "optim.batch_most=32",
+                    batch = "train.batch=8";
+  EXPECT_NO_THROW(load_defaults({grows, measures, most, batch}));
+  EXPECT_NO_THROW(load_defaults({grows, measures, most, batch, "optim.stages=[{from_step=5, lr=1}]"}));
+  EXPECT_THAT(reason({grows, most, batch}), HasSubstr("needs measurements"));
+  EXPECT_THAT(reason({grows, measures, batch}), HasSubstr("never doubles: train.batch = 8, and optim.batch_most = 0"));
+  EXPECT_THAT(reason({grows, measures, batch, "optim.batch_most=15"}), HasSubstr("never doubles"));
+  EXPECT_THAT(reason({grows, measures, most, batch, "optim.stages=[{from_step=5, batch=16}]"}), HasSubstr("takes no stages with batches"));
+  EXPECT_THAT(reason({grows, measures, most, batch, "optim.outer=local_sgd"}), HasSubstr("workers of an outer loop"));
+}
+
 TEST(RecipeCheck, ListsEveryProblemWithTheOriginsOfItsKeys) {
   const ErrorFields fields = error_of([] { load_text("[model]\nkv_heads = 3\n", "r.toml", {"train.batch=7"}); });
   EXPECT_THAT(fields.what, HasSubstr("2 impossible things"));

@@ -45,6 +45,19 @@ TEST(StartWarnings, AWarmUpThatDoesNotEndInTheRun) {
   EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), IsEmpty());
 }
 
+TEST(StartWarnings, LambBesideFactorsOfItsLearningRate) {
+  recipe::Recipe recipe = usual();
+  recipe.optim.groups = {{.tensors = {recipe::Role::kEmbedding}, .name = "lamb", .lr_factor = 0.5}};
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}),
+              ElementsAre(AllOf(StartsWith("lamb already makes"), HasSubstr("gives embedding a lr_factor of 0.5"))));
+  recipe.optim.groups[0].name = "";
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), IsEmpty()) << "adamw's";
+  recipe.optim.name = "lamb";
+  EXPECT_EQ(start_warnings(recipe, {.training_tokens = 9999}).size(), 1u);
+  recipe.optim.groups[0].lr_factor = 1;
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), IsEmpty());
+}
+
 TEST(StartWarnings, ALearningRateThatRisesAgain) {
   recipe::Recipe longer = usual();
   longer.train.steps = 2000;

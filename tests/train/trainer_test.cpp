@@ -9,6 +9,8 @@
 #include <set>
 
 #include "base/temporary_folder.h"
+#include "comm/run_ranks.h"
+#include "optim/outer.h"
 #include "storage/catalog.h"
 #include "storage/fault_file_system.h"
 #include "train/by_hand.h"
@@ -329,6 +331,37 @@ TEST_F(TrainerLoop, AnotherRecipeIsRefusedOnResume) {
   ASSERT_TRUE(again.error);
   EXPECT_EQ(again.error->code(), ExitCode::kUsage);
   EXPECT_THAT(again.error->what(), HasSubstr("train.seed"));
+}
+
+// A round's steps are counted, not its updates (specs: co2.md §10): the second of two workers skips its second step, and both meet behind the third all the same.
+// Each update takes lr · g away; behind the first round both have taken two and a half, behind the second three more.
+TEST(TrainerOfWorkers, AStepThatOneSkipsIsOneOfItsRound) {
+  TemporaryFolder folder;
+  storage::LocalFileSystem files;
+  const TrainerOptions options{
+      .recipe = recipe::load_defaults({"train.steps=6", "train.checkpoint_every=0", "train.evaluate_every=0", "train.dtype=fp64",
+                                       "optim.name=sgd", "optim.momentum=0", "optim.lr=0.5", "optim.warmup_steps=0",
+                                       "optim.schedule=constant", "optim.clip_norm=0", "optim.outer=local_sgd", "optim.outer_every=3"}),
+      .run_folder = folder.path()};
+  const recipe::OptimOptions& optim = options.recipe.recipe.optim;
+  const Tensor expected = at::arange(1, 4, at::kDouble) - 5.5 * 0.5 * 2 * testing::VectorTask::slope() / testing::VectorTask::kWeight;
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    parallel::Ranks ranks(world, {.mesh = layout::Mesh(1, {}), .workers = 2});
+    testing::VectorTask task;
+    if (world.rank() == 1) nan_at({2})(task);
+    const auto optimizer = optim::make_optimizer(optim, task.parameters(), task.precision());
+    optim::OuterLoop outer(optim.outer, *optimizer, task.parameters(), ranks);
+    observe::EventWriter events({.path = folder / ("events" + std::to_string(world.rank()) + ".jsonl")});
+    testing::ScriptedControl control;
+    TrainerOptions own = options;
+    own.outer = &outer;
+    Trainer trainer(task, *optimizer, ranks, events, files, control, own);
+    trainer.resume();
+    EXPECT_EQ(trainer.run().step, 6);
+    EXPECT_EQ(optimizer->steps(), world.rank() == 1 ? 5 : 6);
+    EXPECT_EQ(outer.rounds(), 2);
+    EXPECT_LT((task.value() - expected).abs().max().item<double>(), 1e-14) << world.rank() << task.value() << expected;
+  });
 }
 
 }  // namespace

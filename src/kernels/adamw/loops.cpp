@@ -2,14 +2,13 @@
 #include "kernels/adamw/loops.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/vector/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/adamw/loops.cpp"
 #include <hwy/foreach_target.h>
-#include "kernels/vector/vector-inl.h"
+#include "kernels/vector/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longhaul::kernels::HWY_NAMESPACE {
@@ -24,7 +23,7 @@ void adamw(Real* master, Real* m, Real* v, Real* grad, uint16_t* value, int64_t 
   const auto scale = all(scalars.gradient_scale), eps = all(scalars.eps), kept = all(scalars.kept_weight);
   const auto beta1 = all(scalars.beta1), rest1 = all(1 - scalars.beta1), beta2 = all(scalars.beta2), rest2 = all(1 - scalars.beta2);
   const auto step_size = all(scalars.step_size), correction = all(scalars.inverse_root_correction);
-  walk(d, n, [&](auto at) LONGHAUL_VECTOR {
+  const auto update = [&](auto at) LONGHAUL_VECTOR {
     const auto g = hn::Mul(load(d, grad, at), scale);
     const auto first = hn::Add(hn::Mul(beta1, load(d, m, at)), hn::Mul(rest1, g));
     const auto second = hn::Add(hn::Mul(beta2, load(d, v, at)), hn::Mul(rest2, hn::Mul(g, g)));
@@ -33,11 +32,10 @@ void adamw(Real* master, Real* m, Real* v, Real* grad, uint16_t* value, int64_t 
     store(d, first, m, at);
     store(d, second, v, at);
     store(d, weight, master, at);
-    if constexpr (std::is_same_v<Real, float>) {
-      if (value != nullptr) store(d, weight, value, at);
-    }
     if (scalars.zero_gradient) store(d, hn::Zero(d), grad, at);
-  });
+    return weight;
+  };
+  walk_pairs(d, n, update, value, master, m, v, grad);
 }
 
 template <class Real>

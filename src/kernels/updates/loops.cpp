@@ -2,14 +2,13 @@
 #include "kernels/updates/loops.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/vector/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/updates/loops.cpp"
 #include <hwy/foreach_target.h>
-#include "kernels/vector/vector-inl.h"
+#include "kernels/vector/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longhaul::kernels::HWY_NAMESPACE {
@@ -25,17 +24,17 @@ HWY_INLINE Numbers<Real> all(double x) {
 }
 
 // update(at, gradient, weight) for every element, then the working copy and the zero, which a run has or not.
-template <class Real, class Update>
-HWY_INLINE void for_run(const UpdateRun<Real>& run, bool zero_gradient, const Update& update) {
+// `states`: those that update() reads.
+template <class Real, class Update, class... States>
+HWY_INLINE void for_run(const UpdateRun<Real>& run, bool zero_gradient, const Update& update, const States*... states) {
   const Tag<Real> d;
-  walk(d, run.count, [&](auto at) LONGHAUL_VECTOR {
+  const auto all_of = [&](auto at) LONGHAUL_VECTOR {
     const auto weight = update(at, load(d, run.gradient, at), load(d, run.master, at));
     store(d, weight, run.master, at);
-    if constexpr (std::is_same_v<Real, float>) {
-      if (run.value != nullptr) store(d, weight, run.value, at);
-    }
     if (zero_gradient) store(d, hn::Zero(d), run.gradient, at);
-  });
+    return weight;
+  };
+  walk_pairs(d, run.count, all_of, run.value, run.master, run.gradient, states...);
 }
 
 template <class Real>
@@ -45,14 +44,17 @@ void lion(const UpdateRun<Real>& run, const LionScalars& scalars) {
   const auto lr = all<Real>(scalars.lr), fade = all<Real>(scalars.fade), zero = hn::Zero(d);
   const auto beta1 = all<Real>(scalars.beta1), rest1 = all<Real>(1 - scalars.beta1);
   const auto beta2 = all<Real>(scalars.beta2), rest2 = all<Real>(1 - scalars.beta2);
-  for_run(run, scalars.zero_gradient, [&](auto at, auto gradient, auto weight) LONGHAUL_VECTOR {
-    const auto g = hn::Mul(gradient, scale), momentum = load(d, run.first, at);
-    const auto c = hn::Add(hn::Mul(beta1, momentum), hn::Mul(rest1, g)), size = hn::Abs(c);
-    const auto divisor = hn::IfThenElse(hn::Gt(size, fade), size, fade);
-    store(d, hn::Add(hn::Mul(beta2, momentum), hn::Mul(rest2, g)), run.first, at);
-    const auto sign = hn::IfThenElse(hn::Gt(divisor, zero), hn::Div(c, divisor), c);  // c: zero, or not a number
-    return hn::Sub(hn::Mul(kept, weight), hn::Mul(lr, sign));
-  });
+  for_run(
+      run, scalars.zero_gradient,
+      [&](auto at, auto gradient, auto weight) LONGHAUL_VECTOR {
+        const auto g = hn::Mul(gradient, scale), momentum = load(d, run.first, at);
+        const auto c = hn::Add(hn::Mul(beta1, momentum), hn::Mul(rest1, g)), size = hn::Abs(c);
+        const auto divisor = hn::IfThenElse(hn::Gt(size, fade), size, fade);
+        store(d, hn::Add(hn::Mul(beta2, momentum), hn::Mul(rest2, g)), run.first, at);
+        const auto sign = hn::IfThenElse(hn::Gt(divisor, zero), hn::Div(c, divisor), c);  // c: zero, or not a number
+        return hn::Sub(hn::Mul(kept, weight), hn::Mul(lr, sign));
+      },
+      run.first);
 }
 
 template <class Real>
@@ -67,11 +69,14 @@ void sgd(const UpdateRun<Real>& run, const SgdScalars& scalars) {
     return;
   }
   const auto own = all<Real>(scalars.nesterov ? 1 : 0), followed = scalars.nesterov ? decay : all<Real>(1);
-  for_run(run, scalars.zero_gradient, [&](auto at, auto gradient, auto weight) LONGHAUL_VECTOR {
-    const auto g = hn::Mul(gradient, scale), m = hn::Add(hn::Mul(decay, load(d, run.first, at)), g);
-    store(d, m, run.first, at);
-    return hn::Sub(hn::Mul(kept, weight), hn::Mul(lr, hn::Add(hn::Mul(own, g), hn::Mul(followed, m))));
-  });
+  for_run(
+      run, scalars.zero_gradient,
+      [&](auto at, auto gradient, auto weight) LONGHAUL_VECTOR {
+        const auto g = hn::Mul(gradient, scale), m = hn::Add(hn::Mul(decay, load(d, run.first, at)), g);
+        store(d, m, run.first, at);
+        return hn::Sub(hn::Mul(kept, weight), hn::Mul(lr, hn::Add(hn::Mul(own, g), hn::Mul(followed, m))));
+      },
+      run.first);
 }
 
 // u = m·correction / (√v·root_correction + ε) + decay·w
@@ -109,10 +114,13 @@ template <class Real>
 void lamb_update(const UpdateRun<Real>& run, const LambScalars& scalars) {
   const Tag<Real> d;
   const auto step = all<Real>(scalars.step);
-  for_run(run, scalars.zero_gradient, [&](auto at, auto, auto weight) LONGHAUL_VECTOR {
-    const auto u = lamb_direction<Real>(scalars, load(d, run.first, at), load(d, run.second, at), weight);
-    return hn::Sub(weight, hn::Mul(step, u));
-  });
+  for_run(
+      run, scalars.zero_gradient,
+      [&](auto at, auto, auto weight) LONGHAUL_VECTOR {
+        const auto u = lamb_direction<Real>(scalars, load(d, run.first, at), load(d, run.second, at), weight);
+        return hn::Sub(weight, hn::Mul(step, u));
+      },
+      run.first, run.second);
 }
 
 template <class Real>
