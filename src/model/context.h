@@ -49,7 +49,8 @@ struct Context {
   void tell_auxiliary_loss(const std::string& block, const Tensor& loss);
   std::map<std::string, Tensor> auxiliary_losses;                   // by block, without gradient; reading one waits for the device
   std::map<std::string, std::map<std::string, Tensor>> statistics;  // scalars by name and block; likewise
-  std::map<std::string, Tensor> choices_of_routers;  // int64 [experts], of this rank's tokens, by the name of the router's bias; likewise
+  // What moves the routers' biases, by their names, of this rank's tokens; likewise: int64 [experts] choices (router_bias.h), or quantiles (router_quantile.h).
+  std::map<std::string, Tensor> choices_of_routers;
 
   // What a step's micro-batches have chosen so far, for routers whose balance loss judges more than one of them (model/experts.h); kept by who runs
   // them, and new in every step.

@@ -6,6 +6,7 @@
 #include "model/expert_capacity.h"
 #include "model/router_even.h"
 #include "model/router_jitter.h"
+#include "model/router_quantile.h"
 #include "model/router_sinkhorn.h"
 #include "tensor/to_tensor.h"
 
@@ -22,7 +23,7 @@ Experts::Experts(const recipe::ModelConfig& config, const BlockPlace& place, Par
   const std::string router = place.name + ".router.weight";
   router_ = &parameters.add_stacked(router, {router});
   const std::string bias = place.name + ".router.bias";
-  if (options_.bias_rate > 0) bias_ = &parameters.add_stacked(bias, {bias});
+  if (options_.biased()) bias_ = &parameters.add_stacked(bias, {bias});
   std::vector<std::vector<std::string>> gate_up, down;
   for (int64_t e = 0; e < experts_; ++e) {
     const std::string expert = fmt::format("{}.{}", name(), e);
@@ -45,7 +46,7 @@ kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, con
                              .scale = options_.scale,
                              .groups = options_.groups,
                              .groups_per_token = options_.groups_per_token,
-                             .bias_e = bias_ != nullptr ? bias_->value.detach() : Tensor()};
+                             .bias_e = options_.bias_rate > 0 ? bias_->value.detach() : Tensor()};
   if (context.training && options_.choice == recipe::RouterChoice::kSinkhorn)
     how.judged = [&](const Tensor& logits) { return balanced_by_sinkhorn(logits, view, context.ops); };
   if (context.training && options_.choice == recipe::RouterChoice::kRandom) {
@@ -56,6 +57,13 @@ kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, con
   }
   if (context.training && options_.choice == recipe::RouterChoice::kRoundRobin)
     how.judged = [&](const Tensor& logits) { return judged_in_turn(logits, per_token_, view); };
+  if (options_.choice == recipe::RouterChoice::kQuantile) {
+    how.judged = [&](const Tensor& logits) {
+      const Tensor bias = bias_->value.detach();
+      if (context.training) context.choices_of_routers[bias_->name] = quantiles_of(logits, bias, per_token_, view, context.ops);
+      return logits.to(at::kDouble).add(bias);
+    };
+  }
   const bool jitters = context.training && options_.jitter > 0;
   const auto stream = [&] { return RandomStream(context.seed, fmt::format("router_jitter/{}/{}", name(), context.step)); };
   const Tensor input = jitters ? jittered(hidden, options_.jitter, stream(), view, context.first_sequence(view)) : hidden;
@@ -65,7 +73,7 @@ kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, con
 ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const {
   ExpertChoices choices{routing.choice_tk, routing.weight_tk, experts_};
   if (!context.training) return choices;
-  if (bias_ != nullptr) context.choices_of_routers[bias_->name] = routing.count_se.sum(0);
+  if (options_.bias_rate > 0) context.choices_of_routers[bias_->name] = routing.count_se.sum(0);
   if (options_.capacity_factor > 0) {
     const KeptChoices kept = within_capacity(routing.choice_tk, routing.weight_tk, experts_, options_, view, context.ops);
     choices.choice_tk = kept.choice_tk;

@@ -16,7 +16,8 @@
 // happens to hold at once. So neither micro-batches nor ranks change the loss (arXiv 2501.11873 on what they change otherwise). Nor do they that of the
 // batch at once; so far: what train.micro_batch · replicas sequences are seen together counts, tp, cp, ep, etp and stages do not.
 //
-// In training the router's input may be jittered (router_jitter.h), and the choice balanced by Sinkhorn's iteration (router_sinkhorn.h).
+// In training the router's input may be jittered (router_jitter.h), and the choice balanced by Sinkhorn's iteration (router_sinkhorn.h). It may go by thresholds
+// that follow the tokens (router_quantile.h).
 #pragma once
 
 #include <memory>

@@ -225,6 +225,10 @@ void outer(const Recipe& recipe, Problems& out) {
     refuse({"model.router_bias_rate"}, "routers' biases that follow the choices of one worker's tokens would be each worker's own",
            "model.router_bias_rate=0");
   }
+  if (recipe.model.experts > 0 && recipe.model.router.choice == RouterChoice::kQuantile) {
+    refuse({"model.router_choice"}, "routers' thresholds that follow one worker's tokens would be each worker's own",
+           "model.router_choice=score");
+  }
   if (recipe.guard.on_spike >= OnSpike::kSkip) {
     refuse({"guard.on_spike"}, "workers that train by themselves cannot leave out a step or go back together", "guard.on_spike=tell");
   }

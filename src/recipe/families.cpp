@@ -76,19 +76,19 @@ const Rule kOneWindow{one_window, {"model.softmax.windows"}, "layers have one wi
 const Rule kNoScaling{[](const ModelConfig& m) { return m.softmax.rotary_scaling == RotaryScaling::kNone; },
                       {"model.softmax.rotary_scaling"},
                       "its rotary frequencies are not scaled"};
-const Rule kPlainScores{[](const ModelConfig& m) {
-                          return m.router.score == RouterScore::kSoftmax && m.router.bias_rate == 0 && m.router.scale == 1 &&
-                                 m.router.groups == 1;
-                        },
-                        {"model.router_score", "model.router_bias_rate", "model.router_scale", "model.router_groups"},
-                        "its router is a softmax without bias, scale and groups"};
-const Rule kPlainRouter{
+const Rule kPlainScores{
     [](const ModelConfig& m) {
-      return m.router.score == RouterScore::kSoftmax && m.router.normalised && m.router.bias_rate == 0 && m.router.scale == 1 &&
-             m.router.groups == 1;
+      return m.router.score == RouterScore::kSoftmax && !m.router.biased() && m.router.scale == 1 && m.router.groups == 1;
     },
-    {"model.router_score", "model.router_normalised", "model.router_bias_rate", "model.router_scale", "model.router_groups"},
-    "its router is a normalised softmax without bias, scale and groups"};
+    {"model.router_score", "model.router_bias_rate", "model.router_choice", "model.router_scale", "model.router_groups"},
+    "its router is a softmax without bias, scale and groups"};
+const Rule kPlainRouter{[](const ModelConfig& m) {
+                          return m.router.score == RouterScore::kSoftmax && m.router.normalised && !m.router.biased() &&
+                                 m.router.scale == 1 && m.router.groups == 1;
+                        },
+                        {"model.router_score", "model.router_normalised", "model.router_bias_rate", "model.router_choice",
+                         "model.router_scale", "model.router_groups"},
+                        "its router is a normalised softmax without bias, scale and groups"};
 
 // What configurations of public families say nothing of; what predicts further ahead is left out of them.
 const Rule kNoMup{

@@ -47,7 +47,7 @@ class ProofRun {
         task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout),
         optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision(), kProofSeed)),
         state_(*optimizer_),
-        router_bias_rate_(subject.config.router.bias_rate) {
+        router_(subject.config.router) {
     if (ranks.workers() > 1) outer_.emplace(outer_of(subject.optim.outer), *optimizer_, task_.parameters(), ranks);
   }
 
@@ -57,9 +57,8 @@ class ProofRun {
       if (step == 1) seen.gradients = held_of(task_.parameters(), true);
     };
     // What is not finite is seen as a difference.
-    const StepResult result =
-        run_step(task_, *optimizer_, ranks_, step,
-                 {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router_bias_rate = router_bias_rate_, .with_gradients = look});
+    const StepResult result = run_step(task_, *optimizer_, ranks_, step,
+                                       {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router = router_, .with_gradients = look});
     if (outer_) outer_->after_step({.lr = 1e-2, .loss = result.loss, .left = kProofSteps - step});
     seen.losses.push_back(result.loss);
     seen.norms.push_back(result.gradient_norm);
@@ -96,7 +95,7 @@ class ProofRun {
   ProofTask task_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   checkpoint::OptimizerState state_;
-  double router_bias_rate_;
+  recipe::RouterOptions router_;
   std::optional<optim::OuterLoop> outer_;
   checkpoint::StateProvider* providers_[1] = {&state_};
   storage::LocalFileSystem files_;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "model/router_bias.h"
+#include "model/router_quantile.h"
 #include "optim/gradient_norm.h"
 #include "optim/gradient_norm_by_rows.h"
 #include "optim/step_measures.h"
@@ -82,8 +83,9 @@ std::optional<BadValue> first_bad_block(Task& task, const parallel::Ranks& ranks
   return bad;
 }
 
-// The routers' biases by the choices of all ranks.
-void move_router_biases(model::ParameterSet& parameters, const Passes& passes, const parallel::Ranks& ranks, double rate) {
+// The routers' biases by the choices, or the thresholds, of all ranks.
+void move_router_biases(model::ParameterSet& parameters, const Passes& passes, const parallel::Ranks& ranks,
+                        const recipe::RouterOptions& router) {
   std::map<std::string, Tensor> choices = passes.choices_of_routers();
   if (choices.empty()) return;  // on all ranks of the stage
   std::vector<Tensor> counts;
@@ -96,7 +98,8 @@ void move_router_biases(model::ParameterSet& parameters, const Passes& passes, c
     count = all[at++];
     ranks.sum_over_stages(*parameters.holder_of(name), count, "choices of " + name);
   }
-  model::move_router_biases(parameters, choices, rate);
+  if (router.choice == recipe::RouterChoice::kQuantile) return model::move_router_thresholds(parameters, choices, router.quantile_memory);
+  model::move_router_biases(parameters, choices, router.bias_rate);
 }
 
 optim::GradientNorm norm_of(Task& task, const parallel::Ranks& ranks, double scale) {
@@ -271,7 +274,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   fault_point("step.updated", step);
   const SpanScope span(spans, SpanKind::kValues);
-  if (options.router_bias_rate > 0) move_router_biases(task.parameters(), measured->passes(), ranks, options.router_bias_rate);
+  if (options.router.biased()) move_router_biases(task.parameters(), measured->passes(), ranks, options.router);
   ranks.share_values(task.parameters());
   return result;
 }

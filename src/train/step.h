@@ -11,6 +11,7 @@
 #include "optim/batch_noise.h"
 #include "optim/optimizer.h"
 #include "parallel/ranks.h"
+#include "recipe/mixers/experts.h"
 #include "train/task.h"
 
 namespace longhaul::train {
@@ -20,9 +21,9 @@ struct StepOptions {
   double decay_factor = 1;  // on weight decay
   double clip_norm = 0;
   uint64_t seed = 0;
-  double router_bias_rate = 0;
-  bool measure_first = false;   // StepResult::first
-  bool measure_update = false;  // optim/step_measures.h, and the clip factor, among StepResult::metrics
+  recipe::RouterOptions router{};  // how the numbers move by which routers choose
+  bool measure_first = false;      // StepResult::first
+  bool measure_update = false;     // optim/step_measures.h, and the clip factor, among StepResult::metrics
   // Asked, when loss and norm are those of all ranks, whether they are to be believed; not finite they never are. One rank that doubts is enough: the
   // passes are run again, bit for bit the same on machines without errors. Empty: everything finite is applied.
   std::function<bool(double loss, double gradient_norm)> doubtful{};

@@ -324,7 +324,7 @@ void Trainer::one_step() {
                                 .decay_factor = schedule_.weight_decay_factor(step_ + 1),
                                 .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                 .seed = static_cast<uint64_t>(train().seed),
-                                .router_bias_rate = options_.recipe.recipe.model.router.bias_rate,
+                                .router = options_.recipe.recipe.model.router,
                                 .measure_first = due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
                                 .measure_update = due(options_.recipe.recipe.observe.updates_every, step_ + 1),
                                 .doubtful = ladder_.doubtful(),

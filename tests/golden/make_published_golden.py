@@ -9,8 +9,8 @@ NAME/gradients-balanced   of some models with experts: for each token router_aux
 NAME/expected.safetensors   ids, logits, loss, loss_balanced
 
 Those that begin with "minimax-original" are in the original layout, those that begin with "flash-linear-" have the names and fields of
-flash-linear-attention, which computes on GPUs alone: logits and gradients are those of plain fp64 programs, tests/peer/minimax_plain.py and
-tests/peer/flash_linear_plain.py.
+flash-linear-attention: logits and gradients are those of plain fp64 programs, tests/peer/minimax_plain.py and tests/peer/flash_linear_plain.py
+(which tests/peer/flash_linear_models.py holds to the package).
 """
 import json
 import pathlib

@@ -12,6 +12,7 @@
 #include "model/router_balance.h"
 #include "model/router_even.h"
 #include "model/router_jitter.h"
+#include "model/router_quantile.h"
 #include "model/router_sinkhorn.h"
 #include "support/models.h"
 
@@ -180,6 +181,76 @@ TEST(RouterOfExperts, ChoosesBySinkhornInTraining) {
   EXPECT_LT(layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>(), 2.5) << "4 where all go to one";
   layer.context.training = false;
   EXPECT_LT(relative_error(layer.experts.forward(layer.context, x, layout), expected(logits)), 1e-12);
+}
+
+// Of a sequence of four tokens α = 1, 1, 2, 0.5 and ⌊4/3⌋ + 1 = 2; of one of one token α = 2 and 1. With thresholds α = 1, 1.5.
+TEST(RouterQuantiles, KnownValues) {
+  LocalOps ops;
+  const Tensor logits = at::tensor({3.0, 1.0, 0.0, 2.0, 1.0, 0.0, 4.0, 2.0, 1.0, 1.0, 0.0, 0.5, 1.0, 2.0, 4.0}, at::kDouble).view({5, 3});
+  layout::SequenceLayout layout = layout::make_single(5);
+  layout.row_offsets = {0, 4, 5};
+  const auto theta = [](const Tensor& sums) { return sums.to(at::kDouble) / std::ldexp(1, 32); };
+  const Tensor found = quantiles_of(logits, at::zeros({3}), 1, layout, ops);
+  EXPECT_TRUE(theta(found.narrow(0, 0, 3)).equal(at::tensor({2.0 - 1, 0.0, -1.0 + 2}, at::kDouble)));
+  EXPECT_EQ(found[3].item<int64_t>(), 2);
+  const Tensor biased =
+      quantiles_of(at::tensor({5.0, 1.0, 4.0, 3.0}, at::kDouble).view({2, 2}), at::tensor({-2.5, 0.0}), 1, layout::make_single(2), ops);
+  EXPECT_TRUE(theta(biased.narrow(0, 0, 2)).equal(at::tensor({2.5, 0.0}, at::kDouble)));
+  const Tensor wild = quantiles_of(at::tensor({1e9, 0.0, -1e9}).view({1, 3}), at::zeros({3}), 2, layout::make_single(1), ops);
+  EXPECT_TRUE(theta(wild.narrow(0, 0, 3)).equal(at::tensor({1024.0, 1024.0, 0.0}, at::kDouble)));
+  EXPECT_EQ(quantiles_of(at::empty({0, 3}), at::zeros({3}), 1, layout::make_single(0), ops).sum().item<int64_t>(), 0);
+  const at::TensorOptions meta(at::kMeta);
+  EXPECT_EQ(quantiles_of(at::empty({5, 3}, meta), at::empty({3}, meta), 1, layout, ops).sizes(), at::IntArrayRef({4}));
+}
+
+TEST(RouterQuantiles, MoveThresholdsAndSumToZero) {
+  recipe::ModelConfig config = router_config();
+  config.router.choice = recipe::RouterChoice::kQuantile;
+  RouterOfOneLayer layer(config);
+  Parameter& bias = *layer.parameters.holder_of("layers.0.router.bias");
+  ASSERT_EQ(config.experts, 4);
+  bias.own_value.copy_(at::tensor({0.3, -0.2, -0.2, 0.1}, at::kDouble));
+  const uint64_t version = bias.version;
+  // θ = 0.5, 0, 0.5, 1 of two sequences, whose mean is 0.5.
+  const Tensor sums = at::tensor({1.0, 0.0, 1.0, 2.0, std::ldexp(2, -32)}, at::kDouble).mul(std::ldexp(1, 32)).to(at::kLong);
+  move_router_thresholds(layer.parameters, {{"layers.0.router.bias", sums}}, 0.75);
+  EXPECT_LT(relative_error(bias.value.detach(), at::tensor({0.225, -0.15 + 0.125, -0.15, 0.075 - 0.125}, at::kDouble)), 1e-15);
+  EXPECT_GT(bias.version, version);
+  EXPECT_FALSE(bias.trainable());
+}
+
+// By logits and thresholds, in training and behind it; weights from the scores alone. Thresholds that follow the tokens give all experts the same.
+TEST(RouterOfExperts, ChoosesByThresholds) {
+  recipe::ModelConfig config = router_config();
+  config.experts_per_token = 1;
+  config.router.score = recipe::RouterScore::kSigmoid;
+  config.router.normalised = false;
+  config.router.choice = recipe::RouterChoice::kQuantile;
+  RouterOfOneLayer layer(config);
+  constexpr int64_t kSequences = 2, kTokens = 64;
+  Tensor x = random_tensor({kSequences * kTokens, config.hidden}, 4);
+  x.add_(layer.matrix("router")[1].mul(20));
+  const at::NoGradGuard guard;
+  const Tensor logits = at::mm(x, layer.matrix("router").t());
+  ASSERT_TRUE(logits.argmax(1).eq(1).all().item<bool>());
+  Parameter& bias = *layer.parameters.holder_of("layers.0.router.bias");
+  const layout::SequenceLayout layout = layout::make_batch(kSequences, kTokens);
+  for (int step = 0; step < 6; ++step) {
+    const Tensor choice = logits.add(bias.value.detach()).argmax(1);
+    std::vector<Tensor> rows;
+    for (int64_t t = 0; t < x.size(0); ++t) {
+      const auto e = choice[t].item<int64_t>();
+      rows.push_back(logits[t][e].sigmoid() * layer.expert(x[t], e));
+    }
+    for (const bool training : {false, true}) {
+      layer.context.training = training;
+      EXPECT_LT(relative_error(layer.experts.forward(layer.context, x, layout), at::stack(rows)), 1e-12) << training << " step " << step;
+    }
+    const auto busiest = layer.context.statistics.at(kBusiestOverMean).at("layers.0.experts").item<double>();
+    EXPECT_GE(busiest, step == 0 ? 4 : 1);
+    EXPECT_LE(busiest, step == 5 ? 1.2 : 4);
+    move_router_thresholds(layer.parameters, layer.context.choices_of_routers, 0);
+  }
 }
 
 // Σ_t c E Σ_e f_e p_te, with f as given; its gradient for the router by autograd.

@@ -1,10 +1,11 @@
-// A choice balanced by Sinkhorn's iteration when ranks share a sequence: bit for bit that of one process, with one sum where a sequence is cut and
-// nothing sent where none is.
+// What is decided for a whole sequence when ranks share one: a choice balanced by Sinkhorn's iteration, and thresholds by quantiles. Bit for bit those of one
+// process, with one sum where a sequence is cut and nothing sent where none is.
 #include <gtest/gtest.h>
 
 #include "comm/call_log.h"
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
+#include "model/router_quantile.h"
 #include "model/router_sinkhorn.h"
 #include "own_rows.h"
 #include "parallel/mesh_ops.h"
@@ -15,14 +16,14 @@ namespace {
 
 constexpr int64_t kRouted = 5, kRoutedRows = 4, kTokensOfRow = 26;  // experts, sequences, tokens of each
 
-struct SinkhornCase {
+struct RouterCase {
   int64_t world;
   layout::MeshShape shape;
   layout::ContextSplit split = layout::ContextSplit::kContiguous;
   int64_t sums = 0;  // calls of a rank
 };
 
-void check_sinkhorn(const SinkhornCase& test) {
+void check_sinkhorn(const RouterCase& test) {
   const layout::Mesh mesh(test.world, test.shape);
   SCOPED_TRACE(mesh.text());
   Tensor logits = longhaul::testing::random_tensor({kRoutedRows * kTokensOfRow, kRouted}, 3, at::kFloat);
@@ -55,6 +56,36 @@ TEST(SinkhornOfRanks, IsThatOfOneProcess) {
   check_sinkhorn({.world = 8, .shape = {.cp = 4, .tp = 2}, .split = kContiguous, .sums = 1});
   check_sinkhorn({.world = 4, .shape = {.cp = 4}, .split = kZigzag, .sums = 1});
   check_sinkhorn({.world = 8, .shape = {.cp = 2, .tp = 2}, .split = kZigzag, .sums = 1});
+}
+
+void check_quantiles(const RouterCase& test) {
+  const layout::Mesh mesh(test.world, test.shape);
+  SCOPED_TRACE(mesh.text());
+  const Tensor logits = longhaul::testing::random_tensor({kRoutedRows * kTokensOfRow, kRouted}, 3, at::kFloat), bias = logits[0];
+  model::LocalOps alone;
+  const Tensor expected = model::quantiles_of(logits, bias, 2, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
+  ASSERT_EQ(expected[kRouted].item<int64_t>(), kRoutedRows);
+  comm::run_ranks(test.world, [&](comm::Communicator& world) {
+    const auto log = std::make_shared<comm::CallLog>(world.rank(), 16);
+    comm::Traced traced(comm::borrowed(world), log);
+    const MeshGroups groups(traced, mesh);
+    MeshOps ops(groups, {.split = test.split}, {});
+    const OwnRows own(groups, kRoutedRows, kTokensOfRow, test.split);
+    const int64_t before = calls_of(*log, comm::CallKind::kAllReduce);
+    const Tensor sums = model::quantiles_of(logits.index_select(0, own.index), bias, 2, own.view, ops);
+    EXPECT_EQ(calls_of(*log, comm::CallKind::kAllReduce) - before, test.sums);
+    traced.all_reduce(sums, comm::Reduction::kSum, {.name = "all ranks"}).wait();
+    // Where ranks share a cut sequence each has told of it.
+    EXPECT_TRUE(sums.equal(expected.mul(sums[kRouted].item<int64_t>() / kRoutedRows))) << "rank " << world.rank();
+  });
+}
+
+TEST(QuantilesOfRanks, AreThoseOfOneProcess) {
+  using enum layout::ContextSplit;
+  check_quantiles({.world = 4, .shape = {}});
+  check_quantiles({.world = 2, .shape = {.tp = 2}});  // two sequences each
+  check_quantiles({.world = 8, .shape = {.cp = 4, .tp = 2}, .split = kContiguous, .sums = 1});
+  check_quantiles({.world = 8, .shape = {.cp = 2, .tp = 2}, .split = kZigzag, .sums = 1});
 }
 
 }  // namespace

@@ -43,6 +43,17 @@ def minimax(golden, heads, layer_types, **more):
         linear_attn_beta_factor=1.0, mlp_alpha_factor=1.5, mlp_beta_factor=1.1, **more)
 
 
+def minimax_of_specification(heads, layers, experts):
+    """minimax-01.md §9.1 to the letter."""
+    return transformers.MiniMaxConfig(
+        vocab_size=512, hidden_size=64, head_dim=32, num_attention_heads=heads, num_key_value_heads=2, num_hidden_layers=layers,
+        layer_types=(["linear_attention"] * 7 + ["full_attention"]) * (layers // 8), intermediate_size=96, num_local_experts=experts,
+        num_experts_per_tok=2, block_size=16, rms_norm_eps=1e-5, hidden_act="silu", max_position_embeddings=4096, sliding_window=None, **rope(1e7),
+        attention_dropout=0.0, router_jitter_noise=0.0, tie_word_embeddings=False, full_attn_alpha_factor=2.0, full_attn_beta_factor=1.0,
+        linear_attn_alpha_factor=2.0, linear_attn_beta_factor=1.0, mlp_alpha_factor=2.0, mlp_beta_factor=1.0, bos_token_id=None, eos_token_id=None,
+        pad_token_id=None)
+
+
 def mamba2(golden, **more):
     width = dict(vocab_size=23, hidden_size=12, num_hidden_layers=2, num_heads=6, head_dim=4, state_size=5) if golden else dict(
         vocab_size=331, hidden_size=48, num_hidden_layers=3, num_heads=12, head_dim=8, state_size=20)
@@ -55,7 +66,8 @@ def configurations(golden):
     linear, full = "linear_attention", "full_attention"
     hybrid = [linear, full] if golden else [linear] * 7 + [full]
     tied = dict(tie_word_embeddings=True, num_hidden_layers=1 if golden else 2)
-    return {
+    to_the_letter = {} if golden else {"minimax-9.1": minimax_of_specification(4, 8, 8), "minimax-9.1-six-heads": minimax_of_specification(6, 16, 4)}
+    return to_the_letter | {
         "gpt2": gpt2(golden),
         "gpt2-untied": gpt2(golden, tie_word_embeddings=False, n_inner=18 if golden else 100),
         "llama": t.LlamaConfig(**sizes(golden), **llama3_rope(golden), head_dim=8, rms_norm_eps=2e-5),
@@ -107,6 +119,8 @@ def make(name, golden, seed=0):
             if parameter_name.endswith("bias"):
                 parameter.copy_(0.2 * noise)
             elif parameter.dim() == 1:
+                if name.startswith("minimax-9.1"):
+                    continue  # norms are 1 there
                 parameter.copy_(1 + 0.2 * noise)
             else:
                 parameter.mul_(5)

@@ -4,8 +4,8 @@
     published_models.py PATH_TO_longhaul [NAME…]
 
 Each is imported and scored: logits within 1e-4 in fp32, equal argmax. Exported again: the same tensors to the byte, which `transformers`
-loads without a word and gives the same logits. In bf16 too: the same bytes. A half-rotary MiniMax in its original layout is compared with a
-plain forward pass in fp64 (minimax-01.md §2), from which a reading that rotates whole heads must be far away.
+loads without a word and gives the same logits. In bf16 too: the same bytes. minimax-01.md §9.1 to the letter, a batch with padding on the left included. Half-rotary MiniMaxes in their
+original layout, §9.2's among them, are compared with a plain forward pass in fp64 (minimax-01.md §2), from which a reading that rotates whole heads must be far away.
 """
 import json
 import logging
@@ -91,11 +91,27 @@ def compare(name, folder, model, checkpoint):
     return worst
 
 
+def compare_padded(name, folder, model, checkpoint):
+    """Two texts in one batch, the shorter one behind padding."""
+    texts = [published_cases.random_ids(model, length)[0] for length in (33, 17)]
+    ids = torch.stack([texts[0], torch.cat([texts[1].new_zeros(16), texts[1]])])
+    mask = torch.ones_like(ids)
+    mask[1, :16] = 0
+    with torch.no_grad():
+        expected = model(ids, attention_mask=mask).logits.numpy()
+    for row, text in enumerate(texts):
+        found = score(folder, checkpoint, text.tolist())
+        worst = float(abs(found - expected[row, 33 - len(text):]).max())
+        assert worst < 1e-4, f"{name}, row {row} of a padded batch: {worst}"
+
+
 def check_case(name, folder):
     model = published_cases.make(name, golden=False)
     model.save_pretrained(folder / "published", max_shard_size="60KB" if name in ("llama", "mixtral") else "5GB")
     longhaul("import", folder / "published", "--out", folder / "imported")
     worst = compare(name, folder, model, folder / "imported")
+    if name.startswith("minimax-9.1"):
+        compare_padded(name, folder, model, folder / "imported")
     longhaul("export", folder / "imported", "--out", folder / "exported")
     assert raw_tensors(folder / "published") == raw_tensors(folder / "exported"), f"{name}: other bytes"
     again = load_silently(folder / "exported")
@@ -114,8 +130,8 @@ def check_case(name, folder):
     print(f"{name:20} largest difference of a logit {worst:.2g}")
 
 
-def check_original_minimax(folder):
-    config, tensors = minimax_plain.make("minimax-original")
+def check_original_minimax(name, folder):
+    config, tensors = minimax_plain.make(name)
     (folder / "published").mkdir()
     (folder / "published" / "config.json").write_text(json.dumps(config))
     save_file({name: tensor.detach().float().numpy() for name, tensor in tensors.items()}, folder / "published" / "model.safetensors")
@@ -138,17 +154,17 @@ def check_original_minimax(folder):
     (folder / "published" / "config.json").write_text(json.dumps(hf))
     assert "rotary_dim" in longhaul("import", folder / "published", "--out", folder / "refused", fails=True)
     assert not (folder / "refused").exists()
-    print(f"{'minimax, original':20} largest difference of a logit {worst:.2g}; rotated whole {far:.2g}")
+    print(f"{name:20} largest difference of a logit {worst:.2g}; rotated whole {far:.2g}")
 
 
 def main():
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     transformers.utils.logging.disable_progress_bar()
-    names = sys.argv[2:] or [*published_cases.configurations(False), "original"]
+    names = sys.argv[2:] or [*published_cases.configurations(False), "minimax-original", "minimax-m1-tiny"]
     for name in names:
         folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR")))
         try:
-            check_original_minimax(folder) if name == "original" else check_case(name, folder)
+            check_original_minimax(name, folder) if name in minimax_plain.CONFIGS else check_case(name, folder)
         finally:
             shutil.rmtree(folder)
 

@@ -88,6 +88,14 @@ TEST(RecipeCheck, RefusesASecondBalanceBesideSinkhorn) {
   EXPECT_THAT(reason(with({"model.auxiliary_loss=0", "model.router_groups=2", "model.router_groups_per_token=1"})),
               HasSubstr("model.router_groups = 2 would take most experts out"));
   EXPECT_NO_THROW(load_defaults(with({"model.auxiliary_loss=0", "model.router_jitter=0.01"})));
+  const std::vector<std::string> quantile = {"model.experts=4", "model.router_choice=quantile"};
+  EXPECT_THAT(reason(quantile), HasSubstr("model.auxiliary_loss = 0.01 would balance them too"));
+  EXPECT_THAT(reason({"model.experts=2", "model.router_choice=quantile", "model.auxiliary_loss=0"}),
+              HasSubstr("model.experts_per_token = 2 leaves no expert out"));
+  EXPECT_THAT(reason({"model.experts=4", "model.router_choice=quantile", "model.auxiliary_loss=0", "model.family=mixtral"}),
+              HasSubstr("without bias"));
+  EXPECT_NO_THROW(
+      load_defaults({"model.experts=4", "model.router_choice=quantile", "model.auxiliary_loss=0", "model.router_quantile_memory=0"}));
   const auto expected = [](const std::string& word) { return error_of([&] { load_defaults({word}); }).expected; };
   EXPECT_THAT(expected("model.router_jitter=1"), HasSubstr("0.99"));
   EXPECT_THAT(expected("model.router_jitter=-0.1"), HasSubstr("0 to 0.99"));

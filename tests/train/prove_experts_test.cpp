@@ -80,6 +80,22 @@ TEST(ProveExperts, RoutersThatJitterAndBalanceTheirChoice) {
   }
 }
 
+// Thresholds that move with the tokens of whole sequences, whoever shares them; in an elastic run to the bit.
+TEST(ProveExperts, RoutersThatChooseByThresholds) {
+  recipe::ModelConfig config = hybrid();
+  config.auxiliary_loss = 0;
+  config.router = {.choice = recipe::RouterChoice::kQuantile, .quantile_memory = 0.5};
+  std::vector<ProofLayout> layouts = proof_layouts({});
+  std::erase_if(layouts, [](const ProofLayout& each) { return each.name != "dp4-zero3-elastic"; });
+  layouts.push_back(proof_layout({.ranks = 4, .cp = 2, .ep = 2, .zero = 1}, true, recipe::Recompute::kFull));
+  layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}}));
+  ASSERT_EQ(layouts.size(), 3u);
+  for (const Proof& proof : prove({.model = config, .layouts = layouts})) {
+    EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.layout << ": " << proof.reason;
+    EXPECT_LE(proof.worst, proof.layout.ends_with("-elastic") ? 0 : kProofBound) << proof.layout << ": " << proof.tensor;
+  }
+}
+
 // Value and gradient of the balance over all sequences of a step, all at once or as far as they have come: here that is the same.
 TEST(ProveExperts, BalanceOfTheBatch) {
   recipe::ModelConfig config = hybrid();

@@ -11,7 +11,7 @@ namespace longhaul::recipe {
 std::vector<std::string_view> names_of(RouterScore) { return {"softmax", "sigmoid", "sqrt_softplus"}; }
 std::vector<std::string_view> names_of(Dropped) { return {"least", "last"}; }
 std::vector<std::string_view> names_of(CapacityOf) { return {"sequence", "batch", "lent"}; }
-std::vector<std::string_view> names_of(RouterChoice) { return {"score", "sinkhorn", "random", "round_robin"}; }
+std::vector<std::string_view> names_of(RouterChoice) { return {"score", "sinkhorn", "random", "round_robin", "quantile"}; }
 std::vector<std::string_view> names_of(BalanceOf) { return {"sequence", "batch", "batch_so_far"}; }
 std::vector<std::string_view> names_of(BalanceForm) { return {"switch", "gshard", "hugging_face"}; }
 
@@ -54,7 +54,13 @@ void declare_router(OptionSet& set, RouterOptions& router) {
       "model.router_choice", router.choice,
       "What the choice of experts in training goes by: the scores, or the scores balanced over each sequence by Sinkhorn's iteration, so that experts "
       "get nearly the same number of its tokens (weights are those of the scores; model.auxiliary_loss=0). Otherwise it goes by the scores. For benchmarks "
-      "of even loads: random numbers, or experts in turn (round_robin); such a router is not trained to choose.");
+      "of even loads: random numbers, or experts in turn (round_robin); such a router is not trained to choose. Or the logits less a threshold of each "
+      "expert, which follows what would have given every expert the same number of a sequence's tokens (quantile; behind training too; "
+      "model.auxiliary_loss=0).");
+  set.add("model.router_quantile_memory", router.quantile_memory,
+          "What a step leaves of the thresholds of model.router_choice = quantile; the rest is what the step's sequences ask for.")
+      .at_least(0)
+      .at_most(0.9999);
   set.add("model.capacity_factor", router.capacity_factor,
           "An expert takes at most this many times an even share of a sequence's choices in training; 0: it takes all.")
       .at_least(0)
@@ -181,13 +187,16 @@ void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
                                  key, found, reason),
                      hint + ", or model.router_choice=score"});
     };
-    if (model.auxiliary_loss > 0 && router.choice == RouterChoice::kSinkhorn)
+    if (model.auxiliary_loss > 0 && (router.choice == RouterChoice::kSinkhorn || router.choice == RouterChoice::kQuantile))
       refuse("model.auxiliary_loss", fmt::format("{}", model.auxiliary_loss), "would balance them too", "model.auxiliary_loss=0");
     if (router.bias_rate > 0)
       refuse("model.router_bias_rate", fmt::format("{}", router.bias_rate), "would balance them too", "model.router_bias_rate=0");
     if (router.groups > 1)
       refuse("model.router_groups", fmt::format("{}", router.groups), "would take most experts out of the balance",
              "model.router_groups=1 model.router_groups_per_token=1");
+    if (router.choice == RouterChoice::kQuantile && model.experts_per_token >= model.experts)
+      refuse("model.experts_per_token", fmt::format("{}", model.experts_per_token), "leaves no expert out",
+             "model.experts_per_token=2 with more model.experts");
   }
   if (model.shared_gate && model.shared_experts == 0) {
     out.push_back({{"model.shared_gate", "model.shared_experts"},
@@ -218,8 +227,7 @@ std::vector<MixerTensor> experts_tensors(const ModelConfig& model) {
   gate.name = "gate";
   gate.role = Role::kExpertGate;
   std::vector<MixerTensor> tensors = {{.name = "router", .role = Role::kRouter, .out = model.experts, .in = model.hidden}};
-  if (model.router.bias_rate > 0)
-    tensors.push_back({.name = "router", .role = Role::kRouter, .out = model.experts, .without_gradient = true});
+  if (model.router.biased()) tensors.push_back({.name = "router", .role = Role::kRouter, .out = model.experts, .without_gradient = true});
   tensors.insert(
       tensors.end(),
       {gate, below(up),
