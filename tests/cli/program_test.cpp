@@ -206,7 +206,8 @@ TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
 }
 
 TEST_F(Program, DoctorAndBenchMeasure) {
-  const ProcessResult doctor = run({"doctor", "--json"});
+  const std::vector<std::string> environment = {"LONGHAUL_CACHE=" + path("empty"), "NO_COLOR=1"};
+  const ProcessResult doctor = run_process({program_file(), "doctor", "--json"}, environment, 180);
   EXPECT_THAT(doctor.status, ::testing::AnyOf(0, 1));  // 1: this machine is short of something
   const json found = json::parse(doctor.output);
   std::vector<std::string> names;
@@ -221,7 +222,7 @@ TEST_F(Program, DoctorAndBenchMeasure) {
   EXPECT_THAT(names,
               ::testing::IsSupersetOf({"compiler", "LibTorch", "CPU features", "GPUs", "limits", "memory rate", "disk of the cache"}));
 
-  const ProcessResult bench = run({"bench", "linear_recurrence", "--json"});
+  const ProcessResult bench = run_process({program_file(), "bench", "embedding", "--json"}, environment, 180);
   ASSERT_EQ(bench.status, 0) << bench.errors;
   EXPECT_THAT(bench.errors, Not(HasSubstr("measuring")));  // the doctor's profile was kept
   const json line = json::parse(bench.output.substr(0, bench.output.find('\n')));

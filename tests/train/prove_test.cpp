@@ -6,13 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <set>
 
 #include "proved_models.h"
 #include "recipe/optimizers.h"
 #include "support/models.h"
+#include "support/nightly.h"
 #include "train/prove_covering.h"
 
 // ctest: label=full timeout=600
@@ -116,11 +116,11 @@ recipe::ModelConfig latent_hybrid() {
   return config;
 }
 
-// The usual layouts; `every`: each of them, or one of so many, where LONGHAUL_PROVE_ALL does not ask for all (nightly.prove_models).
+// The usual layouts; `every`: each of them, or one of so many (all in nightly.whole_prove).
 void expect_equal(const recipe::ModelConfig& config, bool experts, const std::string& optimizer = "adamw", size_t every = 1) {
   std::vector<ProofLayout> layouts;
   const std::vector<ProofLayout> usual = proof_layouts({});
-  const size_t apart = std::getenv("LONGHAUL_PROVE_ALL") != nullptr ? 1 : every;
+  const size_t apart = longhaul::testing::takes_all() ? 1 : every;
   for (size_t i = 0; i < usual.size(); i += apart) layouts.push_back(usual[i]);
   const std::vector<Proof> proofs = prove({.model = config, .optim = {.name = optimizer}, .layouts = layouts});
   ASSERT_EQ(proofs.size(), layouts.size());
@@ -338,7 +338,7 @@ TEST(Prove, TensorRanksThatOutnumberKeyHeads) {
   expect_proved(config, {{.tp = 4},
                          {.ranks = 4, .tp = 2, .zero = 1},
                          {.tp = 4, .tp_chunks = 3, .zero = 3}});
-  if (std::getenv("LONGHAUL_PROVE_ALL") != nullptr) {
+  if (longhaul::testing::takes_all()) {
     expect_proved(config, {{.ranks = 8, .tp = 4, .zero = 2},
                            {.tp = 8},
                            {.ranks = 8, .tp = 4, .zero = 3, .zero_copies = 2},

@@ -20,6 +20,7 @@
 #include "comm/world.h"
 #include "observe/event_log.h"
 #include "support/child.h"
+#include "support/nightly.h"
 #include "tensor/cpu_allocator.h"
 #include "train/run.h"
 
@@ -135,7 +136,7 @@ class RankMemory : public ::testing::Test {
 };
 
 // A layout of ranks and what is done with activations in it; `models`: that have it. The suite takes the ones that tell most of each, of one model and in one
-// precision; LONGHAUL_RANK_MEMORY_ALL (the nightly tests) takes all of both.
+// precision; nightly.whole_rank_memory takes all of both.
 struct Case {
   std::string name;
   int ranks;
@@ -226,7 +227,7 @@ std::vector<Case> of_contexts() {
 class RankMemoryOf : public RankMemory {
  protected:
   void check(const std::vector<Case>& cases) {
-    const bool all = std::getenv("LONGHAUL_RANK_MEMORY_ALL") != nullptr;
+    const bool all = longhaul::testing::takes_all();
     for (const Case& each : cases) {
       for (const auto& [model, words] : kModels) {
         for (const char* const dtype : {"bf16", "fp32"}) {
