@@ -1,4 +1,4 @@
-// ctest: label=multi timeout=300
+// ctest: label=multi timeout=600
 // Runs whose ranks are processes as a user sees them: what is said where a rank does not fit, never comes, dies or is asked to stop, with
 // which exit codes, in every rank's log and in the launcher's summary. That losses are those of one process: tests/engines.
 #include "cli/launched_run.h"

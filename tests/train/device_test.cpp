@@ -1,3 +1,4 @@
+// ctest: label=full timeout=300
 // Training where tensors do not live on the CPU. On the pretended device (support/pretended_device.h) steps, checkpoints, the numeric
 // guard, decoding and scoring give what the CPU gives, and the host waits for values at two places of a step only. On the meta device
 // whole presets run a step, forward, backward and update, without a byte.

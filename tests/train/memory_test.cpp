@@ -1,4 +1,4 @@
-// ctest: label=full timeout=300
+// ctest: label=full timeout=600
 // The plan of memory beside what the allocator counts: whole runs of small models of every family, two steps and a save.
 #include "train/memory.h"
 

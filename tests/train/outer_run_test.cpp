@@ -1,4 +1,4 @@
-// ctest: label=full timeout=300
+// ctest: label=full timeout=600
 // Whole runs with an outer loop: islands of ranks do what single ranks do, at every stage of ZeRO; stopped within a round and continued to the
 // bit, with sums on their way; with another number of workers; with fresh states; and what is refused.
 #include <gmock/gmock.h>

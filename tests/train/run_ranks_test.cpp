@@ -1,4 +1,4 @@
-// ctest: label=full timeout=300
+// ctest: label=full timeout=600
 // Whole runs on several ranks beside the run of one process: the same losses step by step, in fp64 to rounding of sums, for every kind of
 // parallelism; saved on one layout and continued on another; asked to stop on one rank and stopped on all; refused where sizes do not fit.
 #include <gmock/gmock.h>
