@@ -3,6 +3,8 @@
 
 #include "cli/launched_run.h"
 
+#include <fmt/ranges.h>
+
 #include <iterator>
 
 namespace longhaul::cli {
