@@ -26,19 +26,21 @@ TEST(Pace, KeepsToItsRate) {
 TEST(Pace, StandsStillWhileTrainingWaitsForOthers) {
   const TrainingThread trains;
   std::optional<TrainingWait> waiting(std::in_place);
-  std::atomic<bool> moved = false;
+  std::atomic<bool> begun = false, moved = false;
   double paused_s = 0;
   std::thread beside([&] {
     Pace pace(0);
-    pace.moved(4 << 20);
+    begun = true;
+    for (int piece = 0; piece < 100; ++piece) pace.moved(40 << 10);  // five seconds, if training waited so long
     moved = true;
     paused_s = pace.paused_s();
   });
+  while (!begun) std::this_thread::yield();
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_FALSE(moved);
   waiting.reset();
   beside.join();
-  EXPECT_GE(paused_s, 0.015);
+  EXPECT_GT(paused_s, 0);
   Pace after(0);
   after.moved(4 << 20);
   EXPECT_EQ(after.paused_s(), 0);

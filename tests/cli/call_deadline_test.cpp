@@ -69,7 +69,7 @@ TEST_F(CallDeadline, ThreadsEndByItTogetherWithTheirProcess) {
   Words more = deadline_;
   more.insert(more.end(), {"parallel.ranks=2", "train.batch=4", "train.micro_batch=2"});
   Child run(words({"train"}, more),
-            {"NO_COLOR=1", "HOME=" + (folder_ / "home").string(), "LONGHAUL_FAULTS=step.reduce:step=4:count=1 hang"}, folder_ / "run.log");
+            {"NO_COLOR=1", cache_variable(folder_ / "home"), "LONGHAUL_FAULTS=step.reduce:step=4:count=1 hang"}, folder_ / "run.log");
   ASSERT_TRUE(run.wait_for([&] { return steps_done() == 3; })) << run.output();
   const Stopwatch since;
   EXPECT_EQ(run.wait(), kCommunication);

@@ -19,7 +19,7 @@ class DeadlineOfAJob : public StartedProgram {
     return run_process(
         {program_file(), "train", path("recipe.toml"), "train.steps=3", "train.batch=2", "train.micro_batch=2", "train.sequence=32",
          "model.layers=2", "model.hidden=64", "train.evaluate_every=0", "sample.tokens=0", "--run", path("run")},
-        {"LONGHAUL_CACHE=" + path("cache"), "NO_COLOR=1", deadline}, 150);
+        {cache_variable(path("cache")), "NO_COLOR=1", deadline}, 150);
   }
 };
 

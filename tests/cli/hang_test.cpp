@@ -14,6 +14,7 @@
 #include "comm/placement.h"
 #include "observe/rank_board.h"
 #include "support/child.h"
+#include "support/known_machine.h"
 #include "support/places.h"
 
 namespace longhaul::cli {
@@ -42,7 +43,7 @@ class HangingRun : public ::testing::Test {
     const uint16_t port = free_port();
     for (int rank = 0; rank < kRanks; ++rank) {
       Words environment = comm::environment_of_rank(rank, kRanks, port);
-      environment.insert(environment.end(), {"NO_COLOR=1", "HOME=" + folder_.path().string(), "LONGHAUL_GENERATION=3", "LONGHAUL_NODE=n0",
+      environment.insert(environment.end(), {"NO_COLOR=1", cache_variable(folder_ / "home"), "LONGHAUL_GENERATION=3", "LONGHAUL_NODE=n0",
                                              "LONGHAUL_BOARD=" + board(rank).string(), "LONGHAUL_FAULTS=" + faults});
       ranks_.push_back(std::make_unique<Child>(
           Words{program_file(), "train", (folder_ / "tiny.toml").string(), "data.source=" + (folder_ / "text").string(),

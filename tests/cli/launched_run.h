@@ -19,6 +19,7 @@
 #include "observe/event_log.h"
 #include "storage/catalog.h"
 #include "support/child.h"
+#include "support/known_machine.h"
 #include "support/places.h"
 
 namespace longhaul::cli {
@@ -61,7 +62,7 @@ class LaunchedRun : public ::testing::Test {
     Words all = words({"train"}, more);
     all[0] = program.string();
     Words environment = comm::environment_of_rank(rank, size, port);
-    environment.insert(environment.end(), {"NO_COLOR=1", "HOME=" + home});
+    environment.insert(environment.end(), {"NO_COLOR=1", "HOME=" + home, cache_variable(fs::path(home) / "cache")});
     environment.insert(environment.end(), variables.begin(), variables.end());
     return std::make_unique<Child>(all, environment, folder_ / fmt::format("rank-{}.log", rank));
   }

@@ -1,4 +1,4 @@
-// ctest: label=multi timeout=300
+// ctest: label=multi timeout=600
 // Runs whose ranks are processes as a user sees them: what is said where a rank does not fit, never comes, dies or is asked to stop, with
 // which exit codes, in every rank's log and in the launcher's summary. That losses are those of one process: tests/engines.
 #include "cli/launched_run.h"
@@ -54,7 +54,8 @@ TEST_F(LaunchedRun, ARequestToStopReachesAllAtOneStep) {
 
 // What four nodes of one machine leave: a ring each, of their own ranks, that detect learns from and looks at.
 TEST_F(LaunchedRun, NodesLeaveSamplesThatDetectReads) {
-  Child child(words({"launch", "-n", "4", "--nodes", "4"}, {}), {"NO_COLOR=1"}, folder_ / "output");
+  // A step now and then is enough: what is waited for is time.
+  Child child(words({"launch", "-n", "4", "--nodes", "4"}, {}), {"NO_COLOR=1", "LONGHAUL_FAULTS=step.passes slow=0.2"}, folder_ / "output");
   const auto rows = [&](int node) -> size_t {
     const fs::path ring = run_ / fmt::format("samples/node-{}.ring", node);
     return fs::exists(ring) ? detect::read_ring(ring).rows.size() : 0;

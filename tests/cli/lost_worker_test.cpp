@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kRound = 6;
+constexpr int64_t kRound = 6, kMiddle = 3 * kRound + 3;  // of the fourth round: the first ones are in memory
 
 class LostWorker : public SupervisedRun {
  protected:
@@ -22,8 +22,6 @@ class LostWorker : public SupervisedRun {
             "optim.outer=" + method,
             fmt::format("optim.outer_every={}", kRound)};
   }
-  // The run in memory at the end of its first rounds.
-  bool is_in_the_middle(int64_t step) const { return steps_done() >= step; }
   observe::Resume resumed() const {
     const auto all = events<observe::Resume>();
     return all.empty() ? observe::Resume{} : all.back();
@@ -32,14 +30,12 @@ class LostWorker : public SupervisedRun {
 
 TEST_F(LostWorker, ComesBackAndNothingButTheRoundIsDoneAgain) {
   for (const std::string method : {"co2", "delay_corrected"}) {
-    const Words options = outer(method, 60);
+    const Words options = outer(method, 42);
     fs::remove_all(run_);
-    fs::remove_all(folder_ / "undisturbed");
     const auto expected = undisturbed(options, 3);
-    ASSERT_EQ(expected.size(), 60u);
-    Child child(words({"launch", "-n", "3"}, options), {"NO_COLOR=1"}, folder_ / "output");
-    ASSERT_TRUE(child.wait_for([&] { return is_in_the_middle(3 * kRound + 2) && pid_of(1) > 0; })) << child.output();
-    ::kill(pid_of(1), SIGKILL);
+    ASSERT_EQ(expected.size(), 42u);
+    Child child(words({"launch", "-n", "3"}, options),
+                {"NO_COLOR=1", fmt::format("LONGHAUL_FAULTS=step.passes:step={}:rank=1:generation=1 kill", kMiddle)}, folder_ / "output");
     EXPECT_EQ(child.wait(), 0) << child.output();
     EXPECT_EQ(losses(run_), expected) << method;
     EXPECT_EQ(generation(), 2);
@@ -51,16 +47,21 @@ TEST_F(LostWorker, ComesBackAndNothingButTheRoundIsDoneAgain) {
 }
 
 TEST_F(LostWorker, TheOthersGoOnWithoutIt) {
-  const Words options = outer("co2", 80);
+  const Words options = outer("co2", 42);
   Words saved = options;
   saved.insert(saved.end(), {"train.checkpoint_every=1", "train.checkpoint_keep=0"});
-  undisturbed(saved, 3);
+  run_undisturbed(saved, 3);
 
-  Child child(words({"launch", "-n", "3", "--nodes", "3", "--spares", "1"}, options), {"NO_COLOR=1"}, folder_ / "output");
-  ASSERT_TRUE(child.wait_for([&] { return node("node-3").value("pid", 0) > 0; })) << child.output();
-  ::kill(node("node-3").at("pid").get<pid_t>(), SIGKILL);  // nobody takes the place, and with spares no daemon is started again
-  ASSERT_TRUE(child.wait_for([&] { return is_in_the_middle(3 * kRound + 2) && node("node-1").value("pid", 0) > 0; })) << child.output();
-  ::kill(node("node-1").at("pid").get<pid_t>(), SIGKILL);
+  Child child(words({"launch", "-n", "3", "--nodes", "3", "--spares", "1"}, options), {"NO_COLOR=1", stops_at(kMiddle, 1)},
+              folder_ / "output");
+  const auto lose = [&](const std::string& name) {
+    pid_t daemon = -1;
+    ASSERT_TRUE(child.wait_for([&] { return (daemon = node(name).value("pid", -1)) > 1; })) << child.output();
+    ::kill(daemon, SIGKILL);
+  };
+  lose("node-3");  // nobody takes the place, and with spares no daemon is started again
+  ASSERT_GT(stopped(child, 1), 1) << child.output();
+  lose("node-1");
   EXPECT_EQ(child.wait(), 0) << child.output();
   const int64_t step = resumed().step;
   EXPECT_EQ(resumed().source, "memory");
@@ -74,8 +75,8 @@ TEST_F(LostWorker, TheOthersGoOnWithoutIt) {
     if (name.starts_with("step-") && std::stoll(name.substr(5, 9)) > step) fs::remove_all(entry.path());
   }
   fs::remove(again / "checkpoints" / "latest");
-  const auto expected = undisturbed(options, 2), found = losses(run_);
-  ASSERT_EQ(found.size(), 80u);
+  const auto expected = run_undisturbed(options, 2), found = losses(run_);
+  ASSERT_EQ(found.size(), 42u);
   EXPECT_EQ(found, expected);
 }
 

@@ -16,6 +16,7 @@
 #include "observe/event_log.h"
 #include "storage/safetensors.h"
 #include "support/child.h"
+#include "support/known_machine.h"
 #include "support/places.h"
 
 namespace longhaul::cli {
@@ -42,7 +43,7 @@ class ModelCommands : public ::testing::Test {
 
   ProcessResult longhaul(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), program_file());
-    return run_process(arguments, {"LONGHAUL_CACHE=" + (folder_ / "cache").string()}, 180);
+    return run_process(arguments, {cache_variable(folder_ / "cache")}, 180);
   }
   std::string run() const { return (folder_ / "run").string(); }
   ProcessResult train(std::vector<std::string> more = {}) const {
@@ -210,14 +211,14 @@ TEST_F(ModelCommands, RanksShareATask) {
     std::vector<std::unique_ptr<Child>> ranks;
     for (size_t rank = 0; rank < tasks.size(); ++rank) {
       auto environment = comm::environment_of_rank(static_cast<int>(rank), static_cast<int>(tasks.size()), port);
-      environment.push_back("LONGHAUL_CACHE=" + (folder_ / "cache").string());
+      environment.push_back(cache_variable(folder_ / "cache"));
       ranks.push_back(std::make_unique<Child>(words(tasks[rank]), environment, folder_ / fmt::format("rank-{}.log", rank)));
     }
     return ranks;
   };
   const std::vector<std::vector<std::string>> tasks = {{"mqar", "--lengths", "16,32", "--pairs", "4", "--samples", "50"},
                                                        {"needle", "--lengths", "400", "--depths", "0,100", "--samples", "3"}};
-  const std::vector<std::string> cache = {"LONGHAUL_CACHE=" + (folder_ / "cache").string()};
+  const std::vector<std::string> cache = {cache_variable(folder_ / "cache")};
   std::vector<std::string> printed;
   for (const auto& task : tasks) {
     const auto one = run_process(words(task), cache, 180);

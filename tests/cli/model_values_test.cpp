@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "storage/catalog.h"
 #include "storage/safetensors.h"
+#include "support/known_machine.h"
 #include "support/places.h"
 
 namespace longhaul::cli {
@@ -130,7 +131,7 @@ class ModelValues : public ::testing::Test {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   ProcessResult longhaul(std::vector<std::string> words) const {
     words.insert(words.begin(), program_file());
-    return run_process(words, {"LONGHAUL_CACHE=" + path("cache"), "NO_COLOR=1"}, 180);
+    return run_process(words, {cache_variable(path("cache")), "NO_COLOR=1"}, 180);
   }
 
   fs::path folder_;

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "base/process.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/register.h"
 #include "cli/started_program.h"
 #include "storage/commit.h"
 #include "support/text.h"
@@ -89,9 +91,22 @@ TEST_F(Program, KnowsTheNameItWasStartedBy) {
   EXPECT_THAT(named("bench --ops-library").output, ::testing::EndsWith("/liblonghaul_ops.so\n"));
 }
 
+// As main() has it, in this process: what it prints needs no start of the program each.
+std::string help_of(std::vector<std::string> words) {
+  words.insert(words.begin(), program_file());
+  words.push_back("--help");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  set_program_name(program_file());
+  longhaul::cli::Program program("", {}, [] { return std::string(); });
+  register_commands(program.root());
+  ::testing::internal::CaptureStdout();
+  program.read(static_cast<int>(arguments.size()), arguments.data());
+  return ::testing::internal::GetCapturedStdout();
+}
+
 TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
-  const std::vector<std::vector<std::string>> commands = {{},
-                                                          {"config"},
+  const std::vector<std::vector<std::string>> commands = {{"config"},
                                                           {"config", "check"},
                                                           {"config", "show"},
                                                           {"config", "diff"},
@@ -131,12 +146,15 @@ TEST_F(Program, EveryCommandHasHelpWithThreeExamples) {
                                                           {"plan", "explain"},
                                                           {"plan", "validate"},
                                                           {"bench"}};
-  for (auto words : commands) {
-    words.push_back("--help");
+  const std::string typed = "\n  " + program_file() + " ";  // as it was started: what is shown can be typed
+  for (const auto& words : commands) {
+    const std::string help = help_of(words);
+    EXPECT_EQ(testing::count_of(help, typed), 3u) << words[0] << "\n" << help;
+  }
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--help"}, {"checkpoint", "--help"}}) {
     const ProcessResult result = run(words);
     EXPECT_EQ(result.status, 0) << result.errors;
-    const std::string typed = "\n  " + program_file() + " ";  // as it was started: what is shown can be typed
-    EXPECT_EQ(testing::count_of(result.output, typed), 3u) << words[0] << "\n" << result.output;
+    EXPECT_EQ(testing::count_of(result.output, typed), 3u) << result.output;
   }
   const ProcessResult version = run({"--version"});
   EXPECT_EQ(version.status, 0);
@@ -206,7 +224,8 @@ TEST_F(Program, ConfigShowsChecksComparesAndExplains) {
 }
 
 TEST_F(Program, DoctorAndBenchMeasure) {
-  const ProcessResult doctor = run({"doctor", "--json"});
+  const std::vector<std::string> environment = {"LONGHAUL_CACHE=" + path("empty"), "NO_COLOR=1"};
+  const ProcessResult doctor = run_process({program_file(), "doctor", "--json"}, environment, 180);
   EXPECT_THAT(doctor.status, ::testing::AnyOf(0, 1));  // 1: this machine is short of something
   const json found = json::parse(doctor.output);
   std::vector<std::string> names;
@@ -221,7 +240,7 @@ TEST_F(Program, DoctorAndBenchMeasure) {
   EXPECT_THAT(names,
               ::testing::IsSupersetOf({"compiler", "LibTorch", "CPU features", "GPUs", "limits", "memory rate", "disk of the cache"}));
 
-  const ProcessResult bench = run({"bench", "linear_recurrence", "--json"});
+  const ProcessResult bench = run_process({program_file(), "bench", "embedding", "--json"}, environment, 180);
   ASSERT_EQ(bench.status, 0) << bench.errors;
   EXPECT_THAT(bench.errors, Not(HasSubstr("measuring")));  // the doctor's profile was kept
   const json line = json::parse(bench.output.substr(0, bench.output.find('\n')));
@@ -232,8 +251,8 @@ TEST_F(Program, DoctorAndBenchMeasure) {
 
 // Workers that are processes: this program is started again, twice a call.
 TEST_F(Program, OuterLoopsAreMeasuredOnProcesses) {
-  const ProcessResult bench = run({"bench", "outer", "--processes", "--workers", "2", "--calls", "2", "--layers", "1", "--hidden", "32", "--turns", "1",
-                                   "--rounds", "1", "--megabytes", "1000", "--json"});
+  const ProcessResult bench = run({"bench", "outer", "--processes", "--workers", "2", "--calls", "2", "--layers", "1", "--hidden", "32",
+                                   "--turns", "1", "--rounds", "1", "--megabytes", "1000", "--json"});
   ASSERT_EQ(bench.status, 0) << bench.errors;
   const json row = json::parse(bench.output);
   EXPECT_EQ(row["workers"], 2);

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/process.h"
+#include "support/known_machine.h"
 #include "support/places.h"
 
 namespace longhaul::cli {
@@ -40,7 +41,7 @@ class PublishedCommands : public ::testing::Test {
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
   ProcessResult longhaul(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), program_file());
-    return run_process(arguments, {"LONGHAUL_CACHE=" + at("cache")}, 180);
+    return run_process(arguments, {cache_variable(at("cache"))}, 180);
   }
   void train(const std::string& recipe, std::vector<std::string> more) const {
     more.insert(more.begin(), {"train", at(recipe), "data.source=" + at("text"), "--quiet"});

@@ -9,6 +9,7 @@
 
 #include "base/process.h"
 #include "recipe/load.h"
+#include "support/known_machine.h"
 #include "support/places.h"
 
 namespace longhaul::cli {
@@ -56,7 +57,7 @@ TEST(Recipes, Train) {
                                                "train.sequence=32",    "train.batch=4",
                                                "train.micro_batch=1",  "train.threads=1",
                                                "sample.tokens=3"},
-                                              {"LONGHAUL_CACHE=" + (folder / "cache").string(), "NO_COLOR=1"}, 180);
+                                              {cache_variable(folder / "cache"), "NO_COLOR=1"}, 180);
     EXPECT_EQ(trained.status, 0) << path << "\n" << trained.errors;
     EXPECT_THAT(trained.output, ::testing::HasSubstr("Finished at step 2")) << path;
     EXPECT_TRUE(fs::exists(run / "checkpoints/latest")) << path;

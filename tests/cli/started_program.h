@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/temporary_folder.h"
 #include "storage/commit.h"
+#include "support/known_machine.h"
 #include "support/places.h"
 
 namespace longhaul::cli {
@@ -31,7 +32,7 @@ class StartedProgram : public ::testing::Test {
   void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
   ProcessResult run(std::vector<std::string> words) const {
     words.insert(words.begin(), program_file());
-    return run_process(words, {"LONGHAUL_CACHE=" + path("cache"), "NO_COLOR=1"}, 180);
+    return run_process(words, {cache_variable(path("cache")), "NO_COLOR=1"}, 180);
   }
 
   // A checkpoint of one tensor, w = [0, 1, …, 7] with `first` in front.

@@ -3,7 +3,17 @@
 
 #include "cli/launched_run.h"
 
+#include <fmt/ranges.h>
+
+#include <iterator>
+
 namespace longhaul::cli {
+
+// Files of /proc have no length to read them by.
+inline std::string of_process(int64_t pid, const char* file) {
+  std::ifstream in(fmt::format("/proc/{}/{}", pid, file));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 class SupervisedRun : public LaunchedRun {
  protected:
@@ -16,11 +26,7 @@ class SupervisedRun : public LaunchedRun {
       }
     }
   }
-  static bool is_ours(int64_t pid) {
-    std::ifstream file(fmt::format("/proc/{}/cmdline", pid));
-    const std::string words{std::istreambuf_iterator<char>(file), {}};
-    return words.starts_with(program_file());
-  }
+  static bool is_ours(int64_t pid) { return of_process(pid, "cmdline").starts_with(program_file()); }
 
   nlohmann::json status() const {
     const fs::path file = run_ / "control/status.json";
@@ -45,7 +51,20 @@ class SupervisedRun : public LaunchedRun {
   }
   int64_t generation() const { return status().value("generation", int64_t{0}); }
 
-  // Steps that take some time each, so that faults hit the middle of one.
+  // In the first generation the rank stops itself when it comes to the step: however quick the machine, the run waits there for what the test does to it.
+  static std::string stops_at(int64_t step, int64_t rank) {
+    return fmt::format("LONGHAUL_FAULTS=step.passes:step={}:rank={}:generation=1 stop", step, rank);
+  }
+  // Its process when it has; -1: it did not come there.
+  pid_t stopped(Child& child, int64_t number) const {
+    pid_t process = -1;
+    const bool there = child.wait_for([&] {
+      process = pid_of(number);
+      return process > 1 && of_process(process, "stat").find(") T ") != std::string::npos;
+    });
+    return there ? process : -1;
+  }
+
   Words long_run(int64_t steps, int64_t batch = 4) const {
     return {fmt::format("train.steps={}", steps), fmt::format("train.batch={}", batch), "train.checkpoint_every=5", "optim.warmup_steps=1"};
   }
@@ -56,7 +75,17 @@ class SupervisedRun : public LaunchedRun {
     }
     return all;
   }
+  // Of a run to which nothing happens, made once for all tests of this process that ask for the same.
   std::map<int64_t, double> undisturbed(const Words& options, int ranks) const {
+    static std::map<std::string, std::map<int64_t, double>> known;
+    const std::string key = fmt::format("{} {}", ranks, fmt::join(options, " "));
+    if (!known.contains(key)) {
+      known[key] = run_undisturbed(options, ranks);
+      fs::remove_all(folder_ / "undisturbed");
+    }
+    return known[key];
+  }
+  std::map<int64_t, double> run_undisturbed(const Words& options, int ranks) const {
     Words typed = words({"launch", "-n", std::to_string(ranks)}, options);
     typed.back() = (folder_ / "undisturbed").string();
     const ProcessResult result = run_process(typed, {"NO_COLOR=1"}, 120);

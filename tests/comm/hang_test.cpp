@@ -114,7 +114,7 @@ class Boards {
   // Until nobody moves: the time after which a driver asks is much longer.
   std::vector<detect::HangRank> when_all_stand() const {
     for (std::vector<detect::HangRank> before = look();;) {
-      for (int i = 0; i < 50; ++i) pause_briefly();
+      for (int i = 0; i < 300; ++i) pause_briefly();  // milliseconds: on a busy machine who moves may be kept waiting
       std::vector<detect::HangRank> now = look();
       const bool moved = !std::ranges::equal(
           before, now, {}, [](const auto& it) { return it.progress.progress_ns; }, [](const auto& it) { return it.progress.progress_ns; });

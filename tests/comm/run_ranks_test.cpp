@@ -41,7 +41,7 @@ TEST(RunRanks, ARankThatHangsBetweenCallsIsTold) {
   std::latch freed(1);
   std::vector<int64_t> told;
   std::string why;
-  const StuckRanks stuck{.patience = Timeout(100), .end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& failure) {
+  const StuckRanks stuck{.patience = Timeout(1000), .end = [&](const std::vector<int64_t>& ranks, const std::exception_ptr& failure) {
                            told = ranks;
                            try {
                              std::rethrow_exception(failure);
@@ -55,7 +55,7 @@ TEST(RunRanks, ARankThatHangsBetweenCallsIsTold) {
     if (world.rank() == 1) freed.wait();
     world.barrier({"end"}).wait();
   };
-  EXPECT_THROW(run_ranks(3, body, {.timeout = Timeout(200)}, stuck), Error);
+  EXPECT_THROW(run_ranks(3, body, {.timeout = Timeout(1000)}, stuck), Error);
   EXPECT_EQ(told, std::vector<int64_t>{1});
   EXPECT_THAT(why, HasSubstr("barrier 'end' (call 1) of 'world' waited too long"));
   EXPECT_THAT(why, HasSubstr("rank 1 has not come: it has made 1 calls, the last barrier 'start' (call 0)"));
@@ -65,12 +65,22 @@ TEST(RunRanks, ARankThatHangsBetweenCallsIsTold) {
 TEST(RunRanks, ARankThatComesBackIsWaitedFor) {
   const StuckRanks stuck{.patience = std::chrono::seconds(20),
                          .end = [](const auto&, const auto&) { ADD_FAILURE() << "it was on its way"; }};
-  const auto body = [&](Communicator& world) {
-    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  std::latch given_up(2);
+  const auto comes_too_late = [&](Communicator& world) {
+    if (world.rank() == 1) given_up.wait();
+    try {
+      world.barrier({"end"}).wait();
+    } catch (const Error&) {
+      if (world.rank() != 1) given_up.count_down();
+      throw;
+    }
+  };
+  EXPECT_THROW(run_ranks(3, comes_too_late, {.timeout = Timeout(100)}, stuck), Error);
+  const auto comes_late = [](Communicator& world) {
+    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     world.barrier({"end"}).wait();
   };
-  EXPECT_THROW(run_ranks(3, body, {.timeout = Timeout(100)}, stuck), Error);
-  EXPECT_NO_THROW(run_ranks(3, body, {.timeout = Timeout(10000)}, stuck));
+  EXPECT_NO_THROW(run_ranks(3, comes_late, {.timeout = Timeout(20000)}, stuck));
 }
 
 TEST(RunRanks, AnExceptionComesOutAndNobodyWaitsForItsRank) {

@@ -127,9 +127,19 @@ class DriverServiceTest : public ::testing::Test {
     while (file >> step >> loss) all[step] = loss;
     return all;
   }
-  bool runs_at(int64_t step) {
-    return until([&] { return steps_done() >= step && rank(1).value("state", "") == "running" && pid_of(1) > 0; });
+  // Process of rank 1 when the run is behind that many steps; -1: it did not come there.
+  pid_t runs_at(int64_t step) {
+    pid_t process = -1;
+    return until([&] { return steps_done() >= step && rank(1).value("state", "") == "running" && (process = pid_of(1)) > 1; }) ? process
+                                                                                                                               : -1;
   }
+  // However quick the machine, the run stands behind step 12 until go(): there is time for what a test does to it.
+  pid_t start_and_hold() {
+    add({"hold=12"});
+    start();
+    return runs_at(12);
+  }
+  void go() const { std::ofstream(run_ / "go"); }
 
   TemporaryFolder folder_;
   fs::path run_;
@@ -148,16 +158,17 @@ TEST_F(DriverServiceTest, ARunToWhichNothingHappens) {
 }
 
 TEST_F(DriverServiceTest, AKilledRank) {
-  start();
-  ASSERT_TRUE(runs_at(12));
-  ::kill(pid_of(1), SIGKILL);
+  const pid_t victim = start_and_hold();
+  ASSERT_GT(victim, 1);
+  ::kill(victim, SIGKILL);
+  go();
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(losses().size(), 100u);
   EXPECT_EQ(generation(), 2);
   const json what = incident();
   EXPECT_EQ(what.value("rank", -1), 1) << what;
   EXPECT_EQ(what.value("recovered", false), true) << what;
-  EXPECT_LE(what.value("detected_milliseconds", 1e9), 1000) << what;
+  EXPECT_LE(what.value("detected_milliseconds", 1e9), 5000) << "no deadline was waited for (ten seconds): " << what;
   EXPECT_LE(what.value("lost_steps", 100), 5) << what;
   std::cout << what.dump() << "\n";
 }
@@ -165,12 +176,13 @@ TEST_F(DriverServiceTest, AKilledRank) {
 TEST_F(DriverServiceTest, AStoppedRank) {
   options_.policy.rank_silent_s = 2;
   options_.policy.evidence_s = 1;
-  start();
-  ASSERT_TRUE(runs_at(12));
-  ::kill(pid_of(1), SIGSTOP);
+  const pid_t victim = start_and_hold();
+  ASSERT_GT(victim, 1);
+  ::kill(victim, SIGSTOP);
   const Stopwatch watch;
   ASSERT_TRUE(until([&] { return generation() == 2; }));
   EXPECT_LT(watch.seconds(), 10);
+  go();
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(losses().size(), 100u);
   EXPECT_EQ(incident().value("rank", -1), 1) << incident();
@@ -179,10 +191,12 @@ TEST_F(DriverServiceTest, AStoppedRank) {
 
 TEST_F(DriverServiceTest, ALostNodeAndASpare) {
   nodes(2, 1);
-  start();
-  ASSERT_TRUE(runs_at(12));
+  ASSERT_GT(start_and_hold(), 1);
   ASSERT_TRUE(until([&] { return node("node-2").value("state", "") == "spare"; })) << status();
-  ::kill(node("node-1").at("pid").get<pid_t>(), SIGKILL);
+  const pid_t daemon = node("node-1").value("pid", -1);
+  ASSERT_GT(daemon, 1);
+  ::kill(daemon, SIGKILL);
+  go();
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(losses().size(), 100u);
   EXPECT_EQ(node("node-2").value("state", ""), "active") << status();
@@ -190,20 +204,21 @@ TEST_F(DriverServiceTest, ALostNodeAndASpare) {
 }
 
 TEST_F(DriverServiceTest, ADaemonThatDiedIsStartedAgain) {
-  start();
-  ASSERT_TRUE(runs_at(12));
-  const pid_t before = node("node-0").at("pid").get<pid_t>();
+  ASSERT_GT(start_and_hold(), 1);
+  const pid_t before = node("node-0").value("pid", -1);
+  ASSERT_GT(before, 1);
   ::kill(before, SIGKILL);
+  go();
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(losses().size(), 100u);
   EXPECT_NE(node("node-0").at("pid").get<pid_t>(), before);
 }
 
 TEST_F(DriverServiceTest, ADriverThatComesBack) {
-  add({"step_ms=30"});
+  add({"steps=100000"});
   start();
-  ASSERT_TRUE(runs_at(5));
-  const pid_t before = pid_of(1);
+  const pid_t before = runs_at(5);
+  ASSERT_GT(before, 1);
   ::kill(driver_, SIGKILL);
   EXPECT_EQ(wait(), 137);
   const int64_t step = steps_done();
@@ -211,21 +226,23 @@ TEST_F(DriverServiceTest, ADriverThatComesBack) {
   start();
   ASSERT_TRUE(until([&] { return status().value("driver", json::object()).value("pid", 0) == driver_ && pid_of(1) > 0; })) << status();
   EXPECT_EQ(pid_of(1), before) << "the same process";
-  EXPECT_EQ(wait(), 0);
+  const int64_t seen = steps_done();
+  EXPECT_TRUE(until([&] { return steps_done() >= seen + 5; }));
+  ::kill(driver_, SIGTERM);
+  EXPECT_EQ(wait(), 74);
   EXPECT_EQ(generation(), 1);
-  EXPECT_EQ(losses().size(), 100u);
+  EXPECT_EQ(std::ssize(losses()), steps_done()) << "each step, from the first on";
 }
 
 // All that happened while nobody looked.
 TEST_F(DriverServiceTest, ADriverThatComesBackToARankThatDied) {
-  add({"step_ms=30"});
-  start();
-  ASSERT_TRUE(runs_at(5));
-  const pid_t before = pid_of(1);
+  const pid_t before = start_and_hold();
+  ASSERT_GT(before, 1);
   ::kill(driver_, SIGKILL);
   EXPECT_EQ(wait(), 137);
   ::kill(before, SIGKILL);
   ::usleep(300'000);
+  go();
   start();
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(generation(), 2);
@@ -233,12 +250,12 @@ TEST_F(DriverServiceTest, ADriverThatComesBackToARankThatDied) {
 }
 
 TEST_F(DriverServiceTest, AskedToStopAllSave) {
-  start();
-  ASSERT_TRUE(runs_at(12));
+  ASSERT_GT(start_and_hold(), 1);
   ::kill(driver_, SIGTERM);
   EXPECT_EQ(wait(), 74);
   EXPECT_LT(steps_done(), 100);
   driver_ = -1;
+  go();
   start();  // typed again it goes on
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(losses().size(), 100u);
@@ -262,7 +279,7 @@ TEST_F(DriverServiceTest, StatusAndEvictionBySomebodyWithTheSecret) {
   nodes(2, 1);
   add({"steps=100000"});
   start();
-  ASSERT_TRUE(runs_at(5));
+  ASSERT_GT(runs_at(5), 1);
   const RunStatus told = status_of_run(run_);
   EXPECT_TRUE(told.from_driver);
   EXPECT_EQ(json::parse(told.text).at("ranks").size(), 2u);
@@ -314,7 +331,7 @@ TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
     if (process > 0 && exit_of(process)) process = 0;
     return process == 0;
   };
-  ASSERT_TRUE(runs_at(5)) << status();
+  ASSERT_GT(runs_at(5), 1) << status();
   ask_driver(run_, EvictRequest{.target = "n1", .reason = "fan is loud"});
   ASSERT_TRUE(until([&] { return generation() == 2 && node("n3").value("state", "") == "active"; })) << status();
   const int64_t step = steps_done();
@@ -333,7 +350,7 @@ TEST_F(DriverServiceTest, AnEngineBringsAMachineForOneThatIsEvicted) {
 TEST_F(DriverServiceTest, ASecondDriverOfARunIsRefused) {
   add({"steps=100000"});
   start();
-  ASSERT_TRUE(runs_at(5));
+  ASSERT_GT(runs_at(5), 1);
   const pid_t first = std::exchange(driver_, -1);
   start();
   EXPECT_EQ(wait(), 64);
@@ -350,14 +367,15 @@ TEST_F(DriverServiceTest, APortInUse) {
 
 // The disk takes nothing more (a limit on the size of files stands for it): the run goes on to its end, the journal waits in memory.
 TEST_F(DriverServiceTest, AFullJournalDiskStopsNoRun) {
-  start();
-  ASSERT_TRUE(runs_at(5));
+  const pid_t victim = start_and_hold();
+  ASSERT_GT(victim, 1);
   rlimit before{};
   ASSERT_EQ(::prlimit(driver_, RLIMIT_FSIZE, nullptr, &before), 0);
   const rlimit full{.rlim_cur = 1, .rlim_max = before.rlim_max};
   ASSERT_EQ(::prlimit(driver_, RLIMIT_FSIZE, &full, nullptr), 0);
-  ::kill(pid_of(1), SIGKILL);
+  ::kill(victim, SIGKILL);
   ASSERT_TRUE(until([&] { return fs::exists(run_ / "at-2-1"); })) << "the next generation runs";
+  go();
   ASSERT_EQ(::prlimit(driver_, RLIMIT_FSIZE, &before, nullptr), 0);
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(losses().size(), 100u);

@@ -9,6 +9,7 @@
 #include "model/arena.h"
 #include "model/state.h"
 #include "support/models.h"
+#include "support/nightly.h"
 #include "tensor/cpu_allocator.h"
 
 namespace longhaul::model {
@@ -92,6 +93,7 @@ class Recomputation : public ::testing::TestWithParam<std::tuple<NamedConfig, st
  protected:
   const recipe::ModelConfig& config() const { return std::get<0>(GetParam()).config; }
   const char* dtype() const { return std::get<1>(GetParam()).c_str(); }
+  bool at_night_only(const char* by_day) const { return dtype() != std::string(by_day) && !takes_all(); }
 };
 
 TEST_P(Recomputation, IsTheSameToTheBit) {
@@ -104,6 +106,7 @@ TEST_P(Recomputation, IsTheSameToTheBit) {
 }
 
 TEST_P(Recomputation, LeavesPostponedProductsAsTheyAre) {
+  if (at_night_only("bf16")) GTEST_SKIP() << "nightly.whole_models";
   const Trained expected = train(config(), dtype(), Recompute::kNone, /*postponed=*/true);
   for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
     expect_same(expected, train(config(), dtype(), recompute, /*postponed=*/true));
@@ -112,6 +115,7 @@ TEST_P(Recomputation, LeavesPostponedProductsAsTheyAre) {
 
 // Nothing that enters the first layer wants a gradient then.
 TEST_P(Recomputation, BehindAFrozenEmbedding) {
+  if (at_night_only("fp32")) GTEST_SKIP() << "nightly.whole_models";
   const Trained expected = train(config(), dtype(), Recompute::kNone, false, /*embedding=*/false);
   for (const Recompute recompute : {Recompute::kSelective, Recompute::kFull}) {
     expect_same(expected, train(config(), dtype(), recompute, false, /*embedding=*/false));
@@ -120,6 +124,7 @@ TEST_P(Recomputation, BehindAFrozenEmbedding) {
 
 // Moved to a file and back: the same bits, alone and beside recomputation, and less of it where less is kept.
 TEST_P(Recomputation, OrOffload) {
+  if (at_night_only("fp64")) GTEST_SKIP() << "nightly.whole_models";
   const PoisonFreshMemory poison;
   const Trained expected = train(config(), dtype(), Recompute::kNone);
   std::map<Recompute, int64_t> moved;

@@ -5,6 +5,7 @@
 #include "model/arena.h"
 #include "model/state.h"
 #include "support/models.h"
+#include "support/nightly.h"
 #include "tensor/cpu_allocator.h"
 
 namespace longhaul::model {
@@ -53,7 +54,7 @@ TEST_P(Memory, InferenceHoldsNoGradients) {
   EXPECT_TRUE(hidden.equal(training.hidden(context, ids, layout::make_single(12))));
 }
 
-// One parameter at a time is frozen, and all but one: what is frozen takes no memory, and nobody else's gradient changes.
+// One parameter at a time is frozen, and all but one (by day in one precision each): what is frozen takes no memory, and nobody else's gradient changes.
 TEST_P(Memory, FrozenParametersHoldNoGradient) {
   const recipe::ModelConfig& config = GetParam().config;
   const Tensor ids = id_tensor(random_ids(14, config.vocabulary, 3)), labels = id_tensor(random_ids(14, config.vocabulary, 4));
@@ -64,6 +65,7 @@ TEST_P(Memory, FrozenParametersHoldNoGradient) {
     const size_t count = all.parameters().all().size();
     for (size_t chosen = 0; chosen < count; ++chosen) {
       for (const bool others : {false, true}) {
+        if (others != (dtype == std::string("fp32")) && !takes_all()) continue;
         Decoder decoder = filled_decoder(config, dtype);
         const int64_t before = gradient_bytes();
         const Parameter* const one = decoder.parameters().all()[chosen].get();

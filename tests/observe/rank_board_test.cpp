@@ -109,7 +109,7 @@ TEST(RankBoard, TellsOfBackgroundWork) {
   BoardWriter board(folder.path() / "board", {});
   const auto reader = BoardReader::open(folder.path() / "board");
   const auto told = [&](size_t count) {
-    for (int i = 0; i < 300 && reader->progress().background.size() != count; ++i)
+    for (int i = 0; i < 2000 && reader->progress().background.size() != count; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     return reader->progress().background;
   };
@@ -135,8 +135,8 @@ TEST(RankBoard, EndsItsProcessWithTheLease) {
     for (;;) ::pause();
   }
   for (int i = 0; i < 15; ++i) {
-    lease.renew(0.5);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    lease.renew(1.5);
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
   }
   EXPECT_EQ(::waitpid(child, nullptr, WNOHANG), 0) << "it goes on while the lease is put off";
   int status = 0;

@@ -12,6 +12,7 @@
 #include "parallel/ranks.h"
 #include "parameters_for_tests.h"
 #include "recipe/optimizers.h"
+#include "support/nightly.h"
 
 namespace longhaul::optim {
 namespace {
@@ -192,10 +193,15 @@ TEST(Sharded, EveryOptimizerIsAmongThem) {
   }
 }
 
+// By day each optimizer in one precision under each way, in turns.
 TEST(Sharded, EqualsWhole) {
+  size_t turn = 0;
   for (const Subject& subject : subjects()) {
+    ++turn;
     for (const Way& way : kWays) {
+      ++turn;
       for (const auto& [dtype, bound] : {std::pair("fp64", 1e-12), std::pair("fp32", subject.fp32_bound)}) {
+        if ((dtype == std::string("fp64")) != (turn % 2 == 0) && !longhaul::testing::takes_all()) continue;
         SCOPED_TRACE(subject.label + ", " + dtype + ", " + layout::Mesh(way.world, way.shape).text() + ", zero " +
                      std::to_string(way.zero));
         if (subject.whole_blocks && way.shape.tp == 4) {

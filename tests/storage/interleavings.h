@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -233,39 +234,60 @@ inline void advance(const SteppedProcess& process, RecordingFileSystem& disk, Or
   for (size_t i = before; i < progress.answers.size(); ++i) progress.seen = progress.seen * 1'000'003 + digest_of(progress.answers[i]);
 }
 
+// Where a step leads. It depends on the disk and on what its process has seen, not on what others have: of the orders that agree in both it is taken once.
+struct Step {
+  std::shared_ptr<const RecordingFileSystem> disk;
+  std::string content;  // of the disk
+  std::shared_ptr<const Progress> progress;
+  std::string wrong;  // what the check says
+};
+
 }  // namespace stepping
 
 inline Orders every_order(const RecordingFileSystem& disk, const std::vector<SteppedProcess>& processes, const StepCheck& check,
                           OrderOptions options = {}) {
+  using stepping::Progress, stepping::Step;
+  using All = std::vector<std::shared_ptr<const Progress>>;
   Orders found;
-  std::set<std::string> seen;
+  std::set<uint64_t> seen;
+  std::map<std::string, Step> steps;
+  const auto step_of = [&](size_t who, const RecordingFileSystem& before, const std::string& content,
+                           const Progress& progress) -> const Step& {
+    const auto [place, fresh] = steps.try_emplace(fmt::format("{} {} {}", who, progress.seen, content));
+    Step& step = place->second;
+    if (!fresh) return step;
+    std::shared_ptr<RecordingFileSystem> after = before.clone();
+    const auto next = std::make_shared<Progress>(progress);
+    stepping::advance(processes[who], *after, options, *next);
+    step = {after, stepping::tree_of(*after), next, ""};
+    if (step.content != content) step.wrong = check(before, *after, processes[who]);  // a look changes nothing
+    return step;
+  };
   std::string order;  // one letter a step
-  const std::function<void(const RecordingFileSystem&, const std::string&, const std::vector<stepping::Progress>&)> go =
-      [&](const RecordingFileSystem& before, const std::string& content, const std::vector<stepping::Progress>& all) {
+  const std::function<void(const RecordingFileSystem&, const std::string&, const All&)> go =
+      [&](const RecordingFileSystem& before, const std::string& content, const All& all) {
         bool ended = true;
         for (size_t who = 0; who < processes.size() && found.violation.empty(); ++who) {
-          if (all[who].ended) continue;
+          if (all[who]->ended) continue;
           ended = false;
-          const auto after = before.clone();
-          std::vector<stepping::Progress> next = all;
-          stepping::advance(processes[who], *after, options, next[who]);
-          const std::string changed = stepping::tree_of(*after);
-          std::string state = changed;
-          for (const auto& progress : next) state += fmt::format("|{} {}", progress.seen, progress.ended ? progress.result : "…");
-          if (!seen.insert(std::to_string(xxh3(state))).second) continue;
+          const Step& step = step_of(who, before, content, *all[who]);
+          All next = all;
+          next[who] = step.progress;
+          std::string state = step.content;
+          for (const auto& progress : next) state += fmt::format("|{} {}", progress->seen, progress->ended ? progress->result : "…");
+          if (!seen.insert(xxh3(state)).second) continue;
           order += static_cast<char>('A' + who);
           ++found.states;
-          const std::string wrong = changed == content ? "" : check(before, *after, processes[who]);  // a look changes nothing
-          if (!wrong.empty()) found.violation = fmt::format("{} (order {})", wrong, order);
-          go(*after, changed, next);
+          if (!step.wrong.empty()) found.violation = fmt::format("{} (order {})", step.wrong, order);
+          go(*step.disk, step.content, next);
           order.pop_back();
         }
         if (!ended) return;
         std::vector<std::string> results;
-        for (const auto& progress : all) results.push_back(progress.result);
+        for (const auto& progress : all) results.push_back(progress->result);
         found.results.insert(results);
       };
-  go(disk, stepping::tree_of(disk), std::vector<stepping::Progress>(processes.size()));
+  go(disk, stepping::tree_of(disk), All(processes.size(), std::make_shared<Progress>()));
   return found;
 }
 

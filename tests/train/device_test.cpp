@@ -1,3 +1,4 @@
+// ctest: label=full timeout=300
 // Training where tensors do not live on the CPU. On the pretended device (support/pretended_device.h) steps, checkpoints, the numeric
 // guard, decoding and scoring give what the CPU gives, and the host waits for values at two places of a step only. On the meta device
 // whole presets run a step, forward, backward and update, without a byte.
@@ -17,6 +18,7 @@
 #include "recipe/load.h"
 #include "storage/catalog.h"
 #include "support/models.h"
+#include "support/nightly.h"
 #include "support/pretended_device.h"
 #include "tensor/to_tensor.h"
 #include "train/step.h"
@@ -86,7 +88,9 @@ class OnAPretendedDevice : public ::testing::TestWithParam<NamedConfig> {
 TEST_P(OnAPretendedDevice, StepsEqualTheCpus) {
   // fp64: other orders of sums. Lower precisions: losses to their rounding; a wrong gradient shows above all of these.
   const std::pair<const char*, double> precisions[] = {{"fp64", 1e-9}, {"fp32", 1e-4}, {"bf16", 2e-2}};
+  const std::string left_out = GetParam().name.size() % 2 == 0 ? "fp32" : "bf16";  // by day one of the two
   for (const auto& [dtype, tolerance] : precisions) {
+    if (dtype == left_out && !takes_all()) continue;
     Training there(GetParam().config, dtype, *device_), here(GetParam().config, dtype, at::kCPU);
     expect_close(state_of(*there.optimizer), state_of(*here.optimizer), 0);
     for (int step = 0; step < 3; ++step) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "proved_models.h"
+#include "support/nightly.h"
 #include "train/prove.h"
 
 // ctest: label=full timeout=600
@@ -24,21 +25,27 @@ TEST(ProveExperts, FoldedExperts) {
                            {.pp = 2, .ep = 2, .etp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kZbH1}, .experts = kOverlaps}});
 }
 
-// What is dropped, and the bias that evens out the choices, are the same whoever shares a sequence. In bf16 a choice that flips drops others.
+// What is dropped, and the bias that evens out the choices, are the same whoever shares a sequence. In bf16 a choice that flips drops others. By day each
+// layout with one of the two.
 TEST(ProveExperts, RoutersThatDropAndBalance) {
   recipe::ModelConfig config = hybrid();
   config.router = {.score = recipe::RouterScore::kSigmoid, .bias_rate = 0.01, .capacity_factor = 0.75};
   for (const auto dropped : {recipe::Dropped::kLeast, recipe::Dropped::kLast}) {
     config.router.dropped = dropped;
     config.router.normalised = dropped == recipe::Dropped::kLeast;
-    expect_proved(config, {{.ranks = 2},
-                           {.tp = 2},
-                           {.cp = 2},
-                           {.pp = 2},
-                           {.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}},
-                           {.ranks = 2, .zero = 3},
-                           {.cp = 2, .ep = 2, .experts = kGathers},
-                           {.tp = 2, .ep = 2, .etp = 2, .experts = kOverlaps}});
+    const std::vector<recipe::ParallelOptions> all = {{.ranks = 2},
+                                                      {.tp = 2},
+                                                      {.cp = 2},
+                                                      {.pp = 2},
+                                                      {.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}},
+                                                      {.ranks = 2, .zero = 3},
+                                                      {.cp = 2, .ep = 2, .experts = kGathers},
+                                                      {.tp = 2, .ep = 2, .etp = 2, .experts = kOverlaps}};
+    std::vector<recipe::ParallelOptions> today;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if ((i % 2 == 0) == config.router.normalised || longhaul::testing::takes_all()) today.push_back(all[i]);
+    }
+    expect_proved(config, today);
   }
 }
 

@@ -1,4 +1,4 @@
-// ctest: label=full timeout=300
+// ctest: label=full timeout=600
 // Whole runs on several ranks beside the run of one process: the same losses step by step, in fp64 to rounding of sums, for every kind of
 // parallelism; saved on one layout and continued on another; asked to stop on one rank and stopped on all; refused where sizes do not fit.
 #include <gmock/gmock.h>
@@ -14,6 +14,7 @@
 #include "comm/run_ranks.h"
 #include "observe/event_log.h"
 #include "storage/catalog.h"
+#include "support/nightly.h"
 #include "train/memory.h"
 #include "train/run.h"
 #include "train/tiny_run.h"
@@ -52,6 +53,12 @@ class RunOnRanks : public ::testing::Test {
       if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
     }
     return found;
+  }
+
+  // What a run has saved, for others to go on from.
+  void copy_run(const std::string& from, const std::string& to) const {
+    std::filesystem::copy(folder_ / from, folder_ / to,
+                          std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
   }
 
   // Losses, norms and tokens of a run beside those of another.
@@ -130,12 +137,15 @@ TEST_F(RunOnRanks, EveryLayoutTrainsAsOneProcessDoes) {
 // Two steps on two replicas of two tensor ranks; then two more on any other layout.
 TEST_F(RunOnRanks, SavedOnOneLayoutAndContinuedOnAnother) {
   run_training(request("one"));
-  auto others = layouts();
-  others["alone"] = {};
-  for (auto [name, overrides] : others) {
-    Overrides first = layouts().at("tp2-dp2");
-    first.emplace_back("train.steps=2");
-    run_training(request("to-" + name, first));
+  Overrides first = layouts().at("tp2-dp2");
+  first.emplace_back("train.steps=2");
+  run_training(request("first", first));
+  std::map<std::string, Overrides> others{{"alone", {}}};
+  for (const char* name : {"cp2", "dp2-zero3", "ep2-etp2", "pp2-cp2", "pp2-zbv-dp2-zero3", "tp2-dp2-zero1"})
+    others[name] = layouts().at(name);
+  if (longhaul::testing::takes_all()) others.insert(layouts().begin(), layouts().end());
+  for (const auto& [name, overrides] : others) {
+    copy_run("first", "to-" + name);
     EXPECT_EQ(run_training(request("to-" + name, overrides)).step, 4);
     EXPECT_EQ(events<observe::Resume>("to-" + name).at(0).step, 2);
     const auto steps = events<observe::StepReport>("to-" + name), expected = events<observe::StepReport>("one");
@@ -150,13 +160,16 @@ TEST_F(RunOnRanks, SavedOnOneLayoutAndContinuedOnAnother) {
 // Saved in shares of rows, with layers and experts elsewhere too; then on layouts that cut nothing, or otherwise.
 TEST_F(RunOnRanks, SavedInSharesAndContinuedOnAnyLayout) {
   run_training(request("one"));
-  for (const char* saved : {"ep2-dp4-zero3", "pp2-zbv-dp2-zero3", "dp4-zero3-copies2"}) {
-    for (const char* next : {"alone", "dp4-zero2", "tp2"}) {
+  for (const auto& [saved, goes_on] :
+       {std::pair("ep2-dp4-zero3", "alone"), std::pair("pp2-zbv-dp2-zero3", "dp4-zero2"), std::pair("dp4-zero3-copies2", "tp2")}) {
+    Overrides first = layouts().at(saved);
+    first.emplace_back("train.steps=2");
+    run_training(request(saved, first));
+    for (const std::string next : {"alone", "dp4-zero2", "tp2"}) {
+      if (next != goes_on && !longhaul::testing::takes_all()) continue;
       const std::string name = std::string(saved) + "-to-" + next;
-      Overrides first = layouts().at(saved);
-      first.emplace_back("train.steps=2");
-      run_training(request(name, first));
-      run_training(request(name, std::string(next) == "alone" ? Overrides{} : layouts().at(next)));
+      copy_run(saved, name);
+      run_training(request(name, next == "alone" ? Overrides{} : layouts().at(next)));
       expect_same_steps(name, "one", kExact);
     }
   }
@@ -181,10 +194,14 @@ TEST_F(RunOnRanks, EveryStageOfZeroGivesTheSameBits) {
     };
     const std::string copies = std::string("copies-") + dtype;
     run(copies, 0, 4);
+    const bool all = longhaul::testing::takes_all(), whole = std::string(dtype) == "bf16";
     for (const int64_t zero : {1, 2, 3}) {
       const std::string name = "zero" + std::to_string(zero) + "-" + dtype;
-      run(name, zero, 4);
-      expect_equal(name, copies);
+      if (whole || all) {
+        run(name, zero, 4);
+        expect_equal(name, copies);
+      }
+      if (whole && !all) continue;
       const int64_t next = (zero + 2) % 4;
       run(name + "-then", zero, 2);
       run(name + "-then", next, 4);
@@ -208,22 +225,24 @@ TEST_F(RunOnRanks, InBf16TheCurveIsTheSameButForRounding) {
 
 // long-context-parallelism.md A11: a hybrid's curve over a hundred steps in fp32, on 1, 2 and 4 context ranks by every method.
 TEST_F(RunOnRanks, AHundredStepsOnContextRanksAreThoseOfOne) {
-  const Overrides shared = {"train.dtype=fp32", "train.steps=100", "train.batch=2", "train.micro_batch=2", "train.evaluate_every=0",
-                            "train.checkpoint_every=0", "optim.lr=1e-3"};
+  const Overrides shared = {"train.dtype=fp32",       "train.steps=100",          "train.batch=2", "train.micro_batch=2",
+                            "train.evaluate_every=0", "train.checkpoint_every=0", "optim.lr=1e-3"};
   run_training(request("one", shared));
   const auto expected = events<observe::StepReport>("one");
   ASSERT_EQ(expected.size(), 100u);
   EXPECT_LT(expected.back().loss, 0.8 * expected.front().loss) << "it learns, or rounding could not grow";
-  for (const auto& [name, overrides] : std::map<std::string, Overrides>{
-           {"cp2", {"parallel.cp=2"}},
-           {"cp4", {"parallel.cp=4"}},
-           {"cp4-ring", {"parallel.cp=4", "parallel.context=ring", "parallel.linear_context=ring"}}}) {
+  for (const auto& [name, overrides] :
+       std::map<std::string, Overrides>{{"cp2", {"parallel.cp=2"}},
+                                        {"cp4", {"parallel.cp=4"}},
+                                        {"cp4-ring", {"parallel.cp=4", "parallel.context=ring", "parallel.linear_context=ring"}}}) {
+    if (name == "cp4" && !longhaul::testing::takes_all()) continue;
     Overrides all = shared;
     all.insert(all.end(), overrides.begin(), overrides.end());
     run_training(request(name, all));
     const auto steps = events<observe::StepReport>(name);
     ASSERT_EQ(steps.size(), expected.size()) << name;
-    for (size_t s = 0; s < steps.size(); ++s) EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << name << ", step " << s + 1;
+    for (size_t s = 0; s < steps.size(); ++s)
+      EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << name << ", step " << s + 1;
   }
 }
 
@@ -239,10 +258,13 @@ TEST_F(RunOnRanks, RecomputationChangesNoBit) {
       {"dp2-zero2", {"parallel.ranks=2", "parallel.zero=2"}},
       {"dp2-zero3", {"parallel.ranks=2", "parallel.zero=3"}},
       {"pp2-zb-h1-zero3", {"parallel.pp=2", "parallel.schedule=zb-h1", "parallel.ranks=4", "parallel.zero=3"}}};
+  int turn = 0;
   for (auto [name, overrides] : some) {
     overrides.emplace_back(name.starts_with("cp2") || name == "tp2" ? "train.dtype=bf16" : "train.dtype=fp32");
     run_training(request(name, overrides));
+    const std::string ones_turn = turn++ % 2 == 0 ? "selective" : "full";  // of neighbours in the list, which are alike, one each
     for (const std::string recompute : {"selective", "full"}) {
+      if (recompute != ones_turn && !longhaul::testing::takes_all()) continue;
       Overrides again = overrides;
       again.emplace_back("train.recompute=" + recompute);
       run_training(request(name + "-" + recompute, again));
@@ -351,10 +373,12 @@ TEST_F(RunOnRanks, ThreadsThatTogetherNeedMoreThanThereIsAreRefusedBeforeAnythin
   };
   int64_t hidden = 64;
   const auto bytes = [&](int64_t ranks) {
-    const Overrides sizes = {"model.hidden=" + std::to_string(hidden), "model.heads=1", "model.kv_heads=1",
-                             "parallel.ranks=" + std::to_string(ranks), "train.batch=" + std::to_string(ranks), "train.micro_batch=1"};
+    const Overrides sizes = {
+        "model.hidden=" + std::to_string(hidden), "model.heads=1",      "model.kv_heads=1", "parallel.ranks=" + std::to_string(ranks),
+        "train.batch=" + std::to_string(ranks),   "train.micro_batch=1"};
     const recipe::Recipe recipe = request("run", sizes).recipe.recipe;
-    const plan::MemoryPlan plan = memory_plan(recipe, parallel::arrangement_of(recipe.model, recipe.parallel, ranks), std::nullopt, at::kCPU);
+    const plan::MemoryPlan plan =
+        memory_plan(recipe, parallel::arrangement_of(recipe.model, recipe.parallel, ranks), std::nullopt, at::kCPU);
     return static_cast<int64_t>(plan.peak() + plan.not_tensors);
   };
   while (bytes(64) < available_bytes(at::kCPU)) hidden *= 2;

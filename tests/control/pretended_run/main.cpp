@@ -1,7 +1,8 @@
 // A stand-in for the program in tests of the driver and its daemons: `node` is the real daemon, `train` a rank that trains nothing. It keeps
 // step with the others through files in the run's folder, tells its board what it does, and goes on from the last file "checkpoint".
 //
-//   pretended_run train RECIPE [steps=N] [step_ms=M] [fault=RANK:STEP:EXIT] --run DIR      fault: that rank ends so, in the first generation
+//   pretended_run train RECIPE [steps=N] [step_ms=M] [hold=STEP] [fault=RANK:STEP:EXIT] --run DIR
+//                         hold: it stands behind that step until there is a file "go"; fault: that rank ends so, in the first generation
 #include <unistd.h>
 
 #include <charconv>
@@ -58,11 +59,12 @@ int train(const std::vector<std::string>& words) {
   board.enter(observe::RankPhase::kLoad);
   int64_t step = number_in(run / "checkpoint");
   board.step_started_from(step);
+  const int64_t hold = number_of(value_of(words, "hold", "-1"));
   std::ofstream losses(run / "losses", std::ios::app);
   const auto at = [&](int64_t other) { return run / fmt::format("at-{}-{}", generation, other); };
   while (step < steps) {
     board.enter(observe::RankPhase::kForward);
-    ::usleep(static_cast<useconds_t>(1000 * number_of(value_of(words, "step_ms", "20"))));
+    ::usleep(static_cast<useconds_t>(1000 * number_of(value_of(words, "step_ms", "5"))));
     if (generation == "1" && value_of(words, "fault", "").starts_with(fmt::format("{}:{}:", rank, step))) {
       std::cerr << "this rank fails as it was told\n";
       return static_cast<int>(number_of(value_of(words, "fault", "").substr(fmt::format("{}:{}:", rank, step).size())));
@@ -76,7 +78,8 @@ int train(const std::vector<std::string>& words) {
     ++step;
     if (rank == 0) losses << step << " " << 100.0 / static_cast<double>(step) << "\n" << std::flush;
     if (rank == 0 && step % 5 == 0) write_number(run / "checkpoint", step);
-    board.step_ended({.step = step, .seconds = 0.02, .loss = 100.0 / static_cast<double>(step), .tokens = step});
+    board.step_ended({.step = step, .seconds = 0.005, .loss = 100.0 / static_cast<double>(step), .tokens = step});
+    while (step == hold && g_stop == 0 && !fs::exists(run / "go")) ::usleep(1000);
   }
   if (rank == 0 && g_stop != 0) write_number(run / "checkpoint", step);
   board.ended();

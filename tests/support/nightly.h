@@ -1,0 +1,10 @@
+// What the suite takes some of, so that it ends in minutes, the nightly tests take whole (nightly.whole_… in tests/CMakeLists.txt).
+#pragma once
+
+#include <cstdlib>
+
+namespace longhaul::testing {
+
+inline bool takes_all() { return std::getenv("LONGHAUL_TEST_ALL") != nullptr; }
+
+}  // namespace longhaul::testing
