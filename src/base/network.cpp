@@ -1,15 +1,20 @@
 #include "base/network.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <resolv.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
+#include "base/socket.h"
 
 namespace longhaul {
 
@@ -79,5 +84,27 @@ std::string own_address_towards(const std::string& host) {
   }
   return found;
 }
+
+bool somebody_listens(const std::string& host, uint16_t port) {
+  constexpr int kPatience_ms = 1000;
+  try {
+    const Socket socket = Socket::connect({host, port});
+    pollfd ready{.fd = socket.descriptor(), .events = POLLOUT, .revents = 0};
+    return ::poll(&ready, 1, kPatience_ms) == 1 && socket.problem() == 0;
+  } catch (const Error&) {
+    return false;  // a name without an address
+  }
+}
+
+bool is_address(const std::string& host) {
+  in6_addr any{};
+  return ::inet_pton(AF_INET, host.c_str(), &any) == 1 || ::inet_pton(AF_INET6, host.c_str(), &any) == 1;
+}
+
+// glibc's resolver has its state by thread, and keeps to what a program wrote there.
+NoNameServer::NoNameServer() {
+  if (::res_init() == 0) servers_ = std::exchange(_res.nscount, 0);
+}
+NoNameServer::~NoNameServer() { _res.nscount = servers_; }
 
 }  // namespace longhaul

@@ -21,4 +21,23 @@ Listener listen_on(uint16_t port);
 // loopback. kCommunication where there is no way.
 std::string own_address_towards(const std::string& host);
 
+// Whether a connection is let in there within a second; by whom is not asked.
+bool somebody_listens(const std::string& host, uint16_t port);
+
+// "10.0.0.1", "::1": an address, no name.
+bool is_address(const std::string& host);
+
+// While one lives no name server is asked by this thread; what /etc/hosts has is found. For libraries that want the name of an address to show it
+// in messages: a server that drops one question in a thousand holds them up for 5 s.
+class NoNameServer {
+ public:
+  NoNameServer();
+  ~NoNameServer();
+  NoNameServer(const NoNameServer&) = delete;
+  NoNameServer& operator=(const NoNameServer&) = delete;
+
+ private:
+  int servers_ = 0;  // that this thread knew
+};
+
 }  // namespace longhaul

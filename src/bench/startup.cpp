@@ -21,8 +21,7 @@ namespace {
 constexpr const char* kIdentity = R"([["program","0123456789abcdef"],["recipe","0123456789abcdef"]])";
 constexpr comm::Timeout kPatience = std::chrono::minutes(5);
 constexpr int64_t kPerMachine = 8;
-constexpr const char* kSaidInMemory[] = {"memory", "memory-seen"};  // as Wire has them
-const std::string kAddress(170, 'a');                               // about as long as one of Gloo's
+const std::string kAddress(170, 'a');  // about as long as one of Gloo's
 
 // A store in this process that counts. What is waited for is there: the simulated ranks come one after the other.
 class CountingStore final : public comm::Store {
@@ -80,11 +79,14 @@ int64_t start_operations(int64_t ranks, int64_t ranks_per_machine) {
   for (int64_t rank = 0; rank < ranks; ++rank) require_agreed(comm::verdict(store, rank, ranks, kPatience));
   std::vector<int64_t> places, counts;
   for (int64_t rank = 0; rank < ranks; ++rank) places.push_back(comm::come_to_machine(store, machine_of(rank)));
-  all_say([](int64_t) { return std::string("gloo"); }, [](int64_t rank) { return rank; }, [&](int64_t) { return ranks; });
-  for (int64_t rank = 0; rank < ranks; ++rank) counts.push_back(comm::ranks_of_machine(store, machine_of(rank)));
-  for (const std::string topic : kSaidInMemory) {
-    all_say([&](int64_t rank) { return topic + machine_of(rank); }, [&](int64_t rank) { return places[static_cast<size_t>(rank)]; },
-            [&](int64_t rank) { return counts[static_cast<size_t>(rank)]; });
+  for (const comm::Told what : comm::kToldInOrder) {
+    const bool of_machine = comm::of_a_machine(what);
+    if (of_machine && counts.empty()) {
+      for (int64_t rank = 0; rank < ranks; ++rank) counts.push_back(comm::ranks_of_machine(store, machine_of(rank)));
+    }
+    all_say([&](int64_t rank) { return comm::topic_of(what, machine_of(rank)); },
+            [&](int64_t rank) { return of_machine ? places[static_cast<size_t>(rank)] : rank; },
+            [&](int64_t rank) { return of_machine ? counts[static_cast<size_t>(rank)] : ranks; });
   }
   return store.operations;
 }
@@ -162,9 +164,12 @@ double real_store_milliseconds(int64_t ranks) {
     require_agreed(comm::verdict(wire, rank, ranks, kPatience));
     const std::string machine = std::to_string(rank / kPerMachine);
     const int64_t place = comm::come_to_machine(wire, machine);
-    comm::tell_each_other(wire, "gloo", rank, ranks, kAddress);
-    const int64_t count = comm::ranks_of_machine(wire, machine);
-    for (const std::string topic : kSaidInMemory) comm::tell_each_other(wire, topic + machine, place, count, kAddress);
+    std::optional<int64_t> count;
+    for (const comm::Told what : comm::kToldInOrder) {
+      const bool of_machine = comm::of_a_machine(what);
+      if (of_machine && !count) count = comm::ranks_of_machine(wire, machine);
+      comm::tell_each_other(wire, comm::topic_of(what, machine), of_machine ? place : rank, of_machine ? *count : ranks, kAddress);
+    }
   });
   return watch.milliseconds();
 }
@@ -201,7 +206,9 @@ Startup measure_startup(int64_t most_clients) {
 }
 
 nlohmann::ordered_json to_json(const Startup& startup) {
-  nlohmann::ordered_json json{{"name", "startup"}, {"slope", startup.slope}, {"slope_with_barriers", startup.barrier_slope},
+  nlohmann::ordered_json json{{"name", "startup"},
+                              {"slope", startup.slope},
+                              {"slope_with_barriers", startup.barrier_slope},
                               {"real_ranks", startup.real_ranks},
                               {"operations_of_real_ranks", startup.real_operations},
                               {"operations_of_as_many_simulated", startup.simulated_operations}};
@@ -215,8 +222,8 @@ nlohmann::ordered_json to_json(const Startup& startup) {
 }
 
 std::string comparison_text(const Startup& startup) {
-  return fmt::format("{} real ranks, connected, asked for {} operations; as many simulated ones of one machine for {}\n", startup.real_ranks,
-                     startup.real_operations, startup.simulated_operations);
+  return fmt::format("{} real ranks, connected, asked for {} operations; as many simulated ones of one machine for {}\n",
+                     startup.real_ranks, startup.real_operations, startup.simulated_operations);
 }
 
 observe::Table table_of(const Startup& startup) {

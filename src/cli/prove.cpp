@@ -38,6 +38,7 @@ nlohmann::ordered_json json_of(const train::Proof& proof, recipe::Dtype working)
   json["holds"] = proof.holds;
   json["worst"] = proof.worst;
   if (working != recipe::Dtype::kFp64) json[fmt::format("worst_{}", recipe::name_of_value(working))] = proof.worst_working;
+  if (working == recipe::Dtype::kFp32) json["one_process_fp32"] = proof.of_one_process;
   json["tensor"] = proof.tensor;
   json["resumed_from"] = proof.resumed_from;
   json["seconds"] = proof.seconds;
@@ -50,17 +51,23 @@ std::string result_of(const train::Proof& proof) {
 }
 
 std::string text_of(const std::vector<train::Proof>& proofs, recipe::Dtype working) {
-  const std::string beside = working == recipe::Dtype::kBf16 ? "worst gradient, bf16" : working == recipe::Dtype::kFp32 ? "worst, fp32" : "";
+  const std::string beside = working == recipe::Dtype::kBf16   ? "worst gradient, bf16"
+                             : working == recipe::Dtype::kFp32 ? "worst, fp32"
+                                                               : "";
   std::vector<observe::Column> columns{{"layout"}, {"ranks"}, {"status"}, {"worst, fp64"}};
   if (!beside.empty()) columns.push_back({beside});
+  const bool fp32 = working == recipe::Dtype::kFp32;
+  if (fp32) columns.push_back({"one process, fp32"});
   columns.push_back({"where"});
   observe::Table table("one process and several ranks", columns);
   std::map<std::string, int64_t> counts;
   for (const train::Proof& proof : proofs) {
     const bool tried = proof.status == train::Proof::Status::kTried;
     ++counts[result_of(proof)];
-    std::vector<std::string> row{proof.layout, std::to_string(proof.ranks), result_of(proof), tried ? fmt::format("{:.1e}", proof.worst) : ""};
+    std::vector<std::string> row{proof.layout, std::to_string(proof.ranks), result_of(proof),
+                                 tried ? fmt::format("{:.1e}", proof.worst) : ""};
     if (!beside.empty()) row.push_back(tried ? fmt::format("{:.1e}", proof.worst_working) : "");
+    if (fp32) row.push_back(tried ? fmt::format("{:.1e}", proof.of_one_process) : "");
     row.push_back(tried ? proof.tensor : proof.reason);
     table.row(row);
   }
@@ -147,11 +154,10 @@ ExitCode run_with_mistake(const ProveArguments& arguments, const recipe::Recipe&
                  .where = "--break " + mistake.name,
                  .hint = "longhaul prove --break list"});
   }
-  const std::vector<train::Proof> proofs = train::prove(
-      {.model = recipe.model,
-       .optim = recipe.optim,
-       .layouts = {train::proof_layout(mistake.layout), train::planted(mistake)},
-       .dtype = recipe.train.dtype});
+  const std::vector<train::Proof> proofs = train::prove({.model = recipe.model,
+                                                         .optim = recipe.optim,
+                                                         .layouts = {train::proof_layout(mistake.layout), train::planted(mistake)},
+                                                         .dtype = recipe.train.dtype});
   const train::Proof &sound = proofs[0], &proof = proofs[1];
   const bool found = !proof.holds && sound.holds && sound.status == train::Proof::Status::kTried;
   if (arguments.json) {
@@ -182,8 +188,8 @@ ExitCode run(const ProveArguments& arguments) {
     train::prove_as_process(train::subject_of(recipe.model, recipe.optim, layouts.at(0)), arguments.as_rank);
     return ExitCode::kDone;
   }
-  const std::vector<train::Proof> proofs =
-      prove_with_progress({.model = recipe.model, .optim = recipe.optim, .layouts = layouts, .dtype = recipe.train.dtype, .process = process_of(arguments)});
+  const std::vector<train::Proof> proofs = prove_with_progress(
+      {.model = recipe.model, .optim = recipe.optim, .layouts = layouts, .dtype = recipe.train.dtype, .process = process_of(arguments)});
   if (arguments.json) {
     for (const train::Proof& proof : proofs) print(json_of(proof, recipe.train.dtype).dump() + "\n");
   } else {

@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
+
 namespace longhaul::comm {
 namespace {
 
@@ -239,7 +241,7 @@ std::string summary_of_calls(const std::filesystem::path& run_folder) {
   if (ranks.empty()) return "";
   std::string text = compare_records(ranks).text();
   if (!text.ends_with('\n')) text += "\n";
-  return fmt::format("{}The last calls of {} ranks lie in {}", text, ranks.size(), calls_folder(run_folder).string());
+  return fmt::format("{}The last calls of {} lie in {}", text, counted(std::ssize(ranks), "rank"), calls_folder(run_folder).string());
 }
 
 }  // namespace longhaul::comm

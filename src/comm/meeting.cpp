@@ -53,7 +53,9 @@ std::optional<Failure> difference(const std::vector<std::string>& identities) {
       return Failure{.fields = {.code = ExitCode::kUsage,
                                 .what = fmt::format("rank {} has another {} than rank 0", rank, name),
                                 .expected = fmt::format("{} {} on all ranks", name, expected[i].at(1).get<std::string>()),
-                                .found = fmt::format("{} on rank {}", i < found.size() ? found[i].dump() : "none", rank),
+                                .found = i < found.size() ? fmt::format("{} {} on rank {}", found[i].at(0).get<std::string>(),
+                                                                        found[i].at(1).get<std::string>(), rank)
+                                                          : fmt::format("none on rank {}", rank),
                                 .hint = "start all ranks with the same program, recipe and data"}};
     }
   }
@@ -121,6 +123,12 @@ std::vector<std::string> tell_each_other(Store& store, const std::string& topic,
   say(store, topic, place, text);
   if (place == 0) collect(store, topic, count);
   return hear(store, topic);
+}
+
+std::string topic_of(Told what, const std::string& machine) {
+  constexpr const char* kNames[] = {"gloo", "memory", "memory-seen"};
+  const std::string name = kNames[static_cast<size_t>(what)];
+  return of_a_machine(what) ? name + "/" + machine : name;
 }
 
 int64_t come_to_machine(Store& store, const std::string& machine) { return store.add(machine_key(machine), 1) - 1; }

@@ -12,6 +12,7 @@
 // identity: JSON, a list of (name, hash) that must be the same on all ranks.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,13 @@ void say(Store& store, const std::string& topic, int64_t place, const std::strin
 void collect(Store& store, const std::string& topic, int64_t count);
 std::vector<std::string> hear(Store& store, const std::string& topic);
 std::vector<std::string> tell_each_other(Store& store, const std::string& topic, int64_t place, int64_t count, const std::string& text);
+
+// What ranks that are connected tell each other, in this order (Wire::connect): all of them where their connections are; those of a machine, which have
+// counted each other before and after that, where their memory is, and whose they reach.
+enum class Told : uint8_t { kConnections, kMemory, kReached };
+inline constexpr Told kToldInOrder[] = {Told::kConnections, Told::kMemory, Told::kReached};
+constexpr bool of_a_machine(Told what) { return what != Told::kConnections; }
+std::string topic_of(Told what, const std::string& machine);
 
 // Ranks of one machine, numbered as they come; how many, once all have come.
 int64_t come_to_machine(Store& store, const std::string& machine);

@@ -10,13 +10,16 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/machine.h"
 #include "base/network.h"
+#include "base/worker.h"
 #include "comm/meeting.h"
 #include "comm/shared_wire.h"
 
@@ -68,12 +71,42 @@ bool is_ipv4(const std::string& address) { return address.find(':') == std::stri
 void prepare_c10d() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // What c10d warns of, Longhaul says itself where it matters. Whoever sets the variable gets it as he likes it.
-    ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+    // What c10d warns of, and its errors with their stacks, Longhaul says itself where it matters. Whoever sets the variable gets it as he likes it.
+    ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
     c10::initLogging();
     // Else a rank's address in Gloo has a number for each other rank, and those of a thousand are more than the store takes as one value (8 MiB).
     ::setenv("GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER", "1", /*overwrite=*/1);
   });
+}
+
+// A client goes by IPv6 too, and wants the name of ::ffff:a.b.c.d before it connects. Where the host is an address nobody needs a name server: of many
+// ranks that ask one at once some are not answered, and all wait 5 s for those.
+c10::intrusive_ptr<c10d::TCPStore> connected(const std::string& host, const c10d::TCPStoreOptions& options) {
+  std::optional<NoNameServer> quiet;
+  if (is_address(host)) quiet.emplace();
+  return c10::make_intrusive<c10d::TCPStore>(host, options);
+}
+
+// Its thread goes with the process.
+void leave_behind(std::unique_ptr<Worker> worker) {
+  static std::mutex mutex;
+  static auto& all = *new std::vector<std::unique_ptr<Worker>>;  // never destroyed: that would wait
+  const std::lock_guard lock(mutex);
+  all.push_back(std::move(worker));
+}
+
+// c10d tries for twice the time, and where somebody listens it waits for an answer without end: that of another program, which took the port from rank 0, may
+// never come.
+c10::intrusive_ptr<c10d::TCPStore> reached(const std::string& host, const c10d::TCPStoreOptions& options) {
+  const auto ask =
+      std::make_shared<std::packaged_task<c10::intrusive_ptr<c10d::TCPStore>()>>([host, options] { return connected(host, options); });
+  std::future<c10::intrusive_ptr<c10d::TCPStore>> answer = ask->get_future();
+  auto worker = std::make_unique<Worker>("store");
+  worker->post([ask] { (*ask)(); });
+  if (answer.wait_for(options.timeout) == std::future_status::ready) return answer.get();
+  leave_behind(std::move(worker));
+  if (!somebody_listens(host, options.port)) throw std::runtime_error("nobody listens at that port");
+  throw std::runtime_error("somebody listens at that port who does not answer as rank 0's store does: another program has it");
 }
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
@@ -85,11 +118,11 @@ class Addresses final : public c10d::Store {
  public:
   Addresses(comm::Store& store, int64_t rank, int64_t size) : store_(store), rank_(rank), size_(size) {}
 
-  void set(const std::string&, const std::vector<uint8_t>& own) override { say(store_, kTopic, rank_, text_of(own)); }
+  void set(const std::string&, const std::vector<uint8_t>& own) override { say(store_, topic_, rank_, text_of(own)); }
   std::vector<uint8_t> get(const std::string& key) override {
     if (all_.empty()) {
-      if (rank_ == 0) collect(store_, kTopic, size_);
-      all_ = hear(store_, kTopic);
+      if (rank_ == 0) collect(store_, topic_, size_);
+      all_ = hear(store_, topic_);
     }
     return bytes_of(all_.at(std::stoul(key.substr(key.rfind('/') + 1))));
   }
@@ -102,10 +135,10 @@ class Addresses final : public c10d::Store {
   c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<Addresses>(store_, rank_, size_); }
 
  private:
-  static constexpr const char* kTopic = "gloo";
   [[noreturn]] static void refuse(const std::string& key) { LONGHAUL_ASSERT(false, "Gloo asks for more than addresses: {}", key); }
 
   comm::Store& store_;
+  const std::string topic_ = topic_of(Told::kConnections, "");
   int64_t rank_, size_;
   std::vector<std::string> all_;
 };
@@ -139,7 +172,7 @@ Wire::Wire(const WireOptions& options) : state_(std::make_unique<State>()) {
     store.masterListenFd = listener.descriptor;
     store.port = listener.port;
   }
-  state_->server = c10::make_intrusive<c10d::TCPStore>(options.host, store);
+  state_->server = options.serves ? connected(options.host, store) : reached(options.host, store);
   state_->store = c10::make_intrusive<c10d::PrefixStore>(options.prefix, state_->server);
 }
 
@@ -182,7 +215,8 @@ void Wire::connect(int64_t rank, int64_t size) {
   options->devices.push_back(device_for(state_->options.host));
   options->threads = 1;  // of Gloo's own collective calls, which are not used
   const bool shares = size > 1 && state_->options.shares_memory;
-  const int64_t place = shares ? come_to_machine(*this, machine().boot) : 0;  // connections stand when all have come: then all have been counted
+  const int64_t place =
+      shares ? come_to_machine(*this, machine().boot) : 0;  // connections stand when all have come: then all have been counted
   state_->group = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<Addresses>(*this, rank, size), static_cast<int>(rank),
                                                               static_cast<int>(size), options);
   if (shares) connect_in_memory(rank, size, place);
@@ -196,7 +230,8 @@ void Wire::connect_in_memory(int64_t rank, int64_t size, int64_t place) {
   state_->shared.emplace(rank, size);
   std::vector<size_t> ranks;
   std::vector<std::string> addresses(static_cast<size_t>(size));
-  for (const std::string& theirs : tell_each_other(*this, "memory/" + here, place, count, fmt::format("{} {}", rank, state_->shared->address()))) {
+  for (const std::string& theirs :
+       tell_each_other(*this, topic_of(Told::kMemory, here), place, count, fmt::format("{} {}", rank, state_->shared->address()))) {
     const size_t space = theirs.find(' ');
     ranks.push_back(std::stoul(theirs.substr(0, space)));
     addresses.at(ranks.back()) = theirs.substr(space + 1);
@@ -204,7 +239,7 @@ void Wire::connect_in_memory(int64_t rank, int64_t size, int64_t place) {
   const std::vector<bool> reached = state_->shared->open(addresses);
   std::string seen;
   for (const size_t other : ranks) seen += reached[other] ? '1' : '0';
-  const std::vector<std::string> seen_by = tell_each_other(*this, "memory-seen/" + here, place, count, seen);
+  const std::vector<std::string> seen_by = tell_each_other(*this, topic_of(Told::kReached, here), place, count, seen);
   std::vector<bool> both(static_cast<size_t>(size), false);
   for (size_t i = 0; i < ranks.size(); ++i) both[ranks[i]] = reached[ranks[i]] && seen_by[i].at(static_cast<size_t>(place)) == '1';
   state_->shared->start(both);

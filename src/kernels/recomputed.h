@@ -18,12 +18,19 @@ struct RecomputedPart {
   std::vector<Tensor> kept;    // what `inputs` are made of again
   // Now. What it needs may be gone when it returns.
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)> run;
-  // In the backward pass: owns what it needs. inputs_again runs without recording; run_again must do what run did, calls between ranks included.
+  // In the backward pass: owns what it needs. inputs_again runs without recording; run_again must do what run did, calls between ranks included but for those
+  // whose results were kept for it.
   std::function<std::vector<Tensor>(const std::vector<Tensor>& kept)> inputs_again;
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)> run_again;
 };
 
 // The results of `run`. Gradients of inputs that are also kept are the inputs' own.
 std::vector<Tensor> recomputed(const char* op, const RecomputedPart& part);
+
+// What a part got from elsewhere (other ranks) and is small: its first run keeps it, its second one finds it instead of asking again. Both come to it in
+// the same order. Nothing is kept outside of a part, and none of its gradients go back this way.
+bool runs_again();                                      // this is the second run of a part
+void keep_for_second_run(std::vector<Tensor> tensors);  // some may be undefined
+std::vector<Tensor> kept_by_first_run();                // in the second run only
 
 }  // namespace longhaul::kernels

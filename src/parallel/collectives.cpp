@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/differentiable.h"
+#include "kernels/recomputed.h"
 
 namespace longhaul::parallel {
 namespace {
@@ -112,6 +113,16 @@ Tensor end(const Begun& begun, std::function<void()> meanwhile) {
 
 Tensor gather_rows(Communicator& group, const Tensor& own, const Rows& rows, const char* name) {
   return recorded(name, own, gather(group, rows, name), sum_rows(group, rows, back(name)));
+}
+
+Tensor gather_rows_once(Communicator& group, const Tensor& own, const Rows& rows, const char* name) {
+  const Start start = [&](const Tensor& x) {
+    if (kernels::runs_again()) return Started{kernels::kept_by_first_run().at(0), {}};
+    Started gathered = gather(group, rows, name)(x);
+    kernels::keep_for_second_run({gathered.values});
+    return gathered;
+  };
+  return recorded(name, own, start, sum_rows(group, rows, back(name)));
 }
 
 Tensor sum_scatter_rows(Communicator& group, const Tensor& partial, const Rows& rows, const char* name) {

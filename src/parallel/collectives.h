@@ -18,6 +18,8 @@ namespace longhaul::parallel {
 
 // The rows of all ranks, in their order. Backward: the gradients that all ranks have of them are summed.
 Tensor gather_rows(comm::Communicator& group, const Tensor& own, const std::vector<int64_t>& rows, const char* name);
+// The same; a layer that is recomputed keeps them (kernels/recomputed.h) and gathers once: for few rows.
+Tensor gather_rows_once(comm::Communicator& group, const Tensor& own, const std::vector<int64_t>& rows, const char* name);
 
 // This rank's rows of the sum. Backward: gathered.
 Tensor sum_scatter_rows(comm::Communicator& group, const Tensor& partial, const std::vector<int64_t>& rows, const char* name);

@@ -10,7 +10,7 @@ namespace longhaul::parallel {
 
 GatheredRows gather_of_pieces(comm::Communicator& group, const std::vector<ContextPiece>& pieces,
                               const std::function<int64_t(const ContextPiece&)>& count,
-                              const std::function<Tensor(const ContextPiece&)>& own, const Tensor& like, const char* name) {
+                              const std::function<Tensor(const ContextPiece&)>& own, const Tensor& like, const char* name, bool again) {
   std::vector<int64_t> rows(static_cast<size_t>(group.size())), next(rows.size());
   std::vector<Tensor> mine{like.narrow(0, 0, 0)};
   for (const ContextPiece& piece : pieces) {
@@ -22,7 +22,7 @@ GatheredRows gather_of_pieces(comm::Communicator& group, const std::vector<Conte
     result.of_piece.assign(pieces.size(), mine[0]);
     return result;
   }
-  result.all = gather_rows(group, at::cat(mine), rows, name);
+  result.all = (again ? gather_rows : gather_rows_once)(group, at::cat(mine), rows, name);
   for (size_t r = 1; r < rows.size(); ++r) next[r] = next[r - 1] + rows[r - 1];
   for (const ContextPiece& piece : pieces) {
     int64_t& begin = next[static_cast<size_t>(piece.rank)];

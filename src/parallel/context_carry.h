@@ -20,14 +20,16 @@
 namespace longhaul::parallel {
 
 // `count` says how many rows each piece has (all ranks know), `own` makes those of this rank's pieces, [count, …] like `like`. → one tensor a
-// piece, in the order of the row. Where no piece has rows nothing is sent.
+// piece, in the order of the row. Where no piece has rows nothing is sent. A layer that is recomputed keeps them; `again`: it gathers them again, for they
+// are many.
 struct GatheredRows {
   Tensor all;
   std::vector<Tensor> of_piece;
 };
 GatheredRows gather_of_pieces(comm::Communicator& group, const std::vector<ContextPiece>& pieces,
                               const std::function<int64_t(const ContextPiece&)>& count,
-                              const std::function<Tensor(const ContextPiece&)>& own, const Tensor& like, const char* name);
+                              const std::function<Tensor(const ContextPiece&)>& own, const Tensor& like, const char* name,
+                              bool again = false);
 
 // y, whose backward pass comes by that gathering whether this rank used it or not: ranks meet there.
 Tensor joined_with(const Tensor& y, const GatheredRows& gathered);

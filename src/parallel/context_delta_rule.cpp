@@ -54,7 +54,7 @@ Tensor context_delta_rule(comm::Communicator& group, const kernels::DeltaRuleInp
   const GatheredRows folds = gather_of_pieces(
       group, pieces, [](const ContextPiece&) { return int64_t{1}; },
       [&](const ContextPiece& piece) { return own[next++].final_state_nhkv.narrow(0, piece.runs() - 1, 1); }, none,
-      "states of the delta rule");
+      "states of the delta rule", /*again=*/true);
 
   Tensor entering;  // [H, Dk, Dv]; undefined: nothing enters
   std::vector<std::pair<int64_t, Tensor>> parts;

@@ -1,10 +1,12 @@
 #include "parallel/context_recurrence.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "kernels/differentiable.h"
 #include "kernels/linear_recurrence/raw.h"
+#include "kernels/recomputed.h"
 #include "parallel/context_states.h"
 #include "tensor/to_tensor.h"
 
@@ -114,18 +116,28 @@ struct Kept {
   std::vector<Tensor> entering, boundaries;
 };
 
-// Of the pieces of this rank, in the order of its tokens, which is that of the row.
-Tensor forward(const Operands& operands, const HeadParts& parts, std::vector<Kept>& kept) {
+// Of the pieces of this rank, in the order of its tokens, which is that of the row. A layer that is recomputed finds the states that entered them: no
+// rank is asked again.
+Tensor forward(const Operands& operands, const HeadParts& parts, const std::vector<ContextPiece>& own, std::vector<Kept>& kept) {
   std::vector<std::vector<Tensor>> o(parts.operands.size());
   kept.resize(parts.operands.size());
-  StatePassing::run_together(
-      parts.passings, /*backward=*/false, [&](size_t part, const ContextPiece& piece) { return fold_end(parts.operands[part], piece); },
-      [&](size_t part, const ContextPiece& piece, const Tensor& state) {
-        const kernels::RecurrenceRun run = kernels::run_recurrence(parts.operands[part].whole(piece, state));
-        kept[part].entering.push_back(state);
-        kept[part].boundaries.push_back(run.boundaries);
-        o[part].push_back(run.result.o_thd);
-      });
+  const auto use = [&](size_t part, const ContextPiece& piece, const Tensor& state) {
+    const kernels::RecurrenceRun run = kernels::run_recurrence(parts.operands[part].whole(piece, state));
+    kept[part].entering.push_back(state);
+    kept[part].boundaries.push_back(run.boundaries);
+    o[part].push_back(run.result.o_thd);
+  };
+  if (kernels::runs_again()) {
+    for (size_t part = 0; part < parts.operands.size(); ++part) {
+      const std::vector<Tensor> entering = kernels::kept_by_first_run();
+      for (size_t i = 0; i < own.size(); ++i) use(part, own[i], entering[i]);
+    }
+  } else {
+    StatePassing::run_together(
+        parts.passings, /*backward=*/false, [&](size_t part, const ContextPiece& piece) { return fold_end(parts.operands[part], piece); },
+        use);
+    for (const Kept& of_part : kept) kernels::keep_for_second_run(of_part.entering);
+  }
   if (o[0].empty()) return at::empty({0, operands.heads(), operands.of[kV].size(2)}, operands.of[kV].options().requires_grad(false));
   std::vector<Tensor> of_parts;
   for (const std::vector<Tensor>& pieces : o) of_parts.push_back(pieces.size() == 1 ? pieces[0] : at::cat(pieces));
@@ -201,7 +213,9 @@ Tensor context_recurrence(recipe::LinearContextMethod method, comm::Communicator
     const Operands operands{inputs, plain};
     const std::vector<ContextPiece> pieces = context_pieces(view);
     std::vector<Kept> kept;
-    const Tensor o = forward(operands, parts_of(method, group, pieces, operands), kept);
+    std::vector<ContextPiece> own;
+    std::ranges::copy_if(pieces, std::back_inserter(own), [&](const ContextPiece& piece) { return piece.rank == group.rank(); });
+    const Tensor o = forward(operands, parts_of(method, group, pieces, operands), own, kept);
     return {.results = {o}, .saved = inputs, .backward = [method, &group, pieces, kept, plain, decay](const BackwardCall& call) {
               const Operands saved{call.saved, plain};
               return backward(saved, parts_of(method, group, pieces, saved), kept, call.gradients[0].contiguous(), decay);

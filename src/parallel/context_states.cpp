@@ -25,6 +25,9 @@ struct ComingState {
   }
 };
 
+// By itself: what is kept shall not keep what it was a part of.
+Tensor apart(const Tensor& x) { return x.defined() && x.storage().nbytes() > x.nbytes() ? x.clone() : x; }
+
 Tensor composed(const ContextFold& fold, bool through, const Tensor& entering) {
   return through ? entering.mul(fold.decay_hk.unsqueeze(2)).add_(fold.state_hkv) : fold.state_hkv;
 }
@@ -120,7 +123,7 @@ void StatePassing::use_gathered(Gathering gathering, const Use& use) const {
   Tensor state;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Tensor entering = steps[i].enters ? state : Tensor();
-    if (own(steps[i])) use(*steps[i].piece, entering);
+    if (own(steps[i])) use(*steps[i].piece, apart(entering));
     if (steps[i].leaves) state = composed(folds[i], steps[i].enters && steps[i].piece->one_run(), entering);
   }
 }

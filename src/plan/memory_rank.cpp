@@ -168,11 +168,19 @@ class RankPlan {
   double stage_kept(const layout::Range& layers) const {
     const bool post = whole_.model.wiring == recipe::Wiring::kPostNorm, full = whole_.recompute == recipe::Recompute::kFull;
     // The first norm stands in front of the parts that are made again, and is not asked.
-    if (full && whole_.offload) return layers.length > 0 ? share_.between + share_.norm_statistics() : 0;
-    if (full) return number(layers.length) * share_.between + (post ? share_.between : 0);
     double kept = 0;
+    if (full) {
+      for (int64_t layer = layers.begin; layer < layers.end(); ++layer) kept += states_kept(layer);
+      if (whole_.offload) return kept + (layers.length > 0 ? share_.between + share_.norm_statistics() : 0);
+      return kept + number(layers.length) * share_.between + (post ? share_.between : 0);
+    }
     for (int64_t layer = layers.begin; layer < layers.end(); ++layer) kept += layer_kept(layer);
     return kept;
+  }
+  // Of a layer that is made again, beside its input.
+  double states_kept(int64_t layer) const {
+    const double states = share_.entering_states(layer);
+    return whole_.offload ? share_.small(states) : states;
   }
   double layer_kept(int64_t layer) const {
     const BlockShare of_mixer = share_.mixer(layer), of_channel = share_.channel(layer);
@@ -259,10 +267,10 @@ class RankPlan {
                      normed = (post ? 0 : share_.between) + (share_.tp > 1 ? share_.hidden : 0);
         const double results = next ? 2 * share_.between + share_.norm_statistics() : share_.between;
         const double gradients = ends_stage ? at_end : (post && next ? 1 : 2) * share_.between;
-        const double whole = kept + read_back + normed + of_mixer.kept + results + entered + gradients;
+        const double whole = kept - states_kept(layer) + read_back + normed + of_mixer.kept + results + entered + gradients;
         add(name + "channel", whole + share_.norm_before(layer, true) + of_channel.kept + of_channel.backward, of_channel.workspace);
         add(name + "mixer", whole + of_mixer.backward, of_mixer.workspace);
-        kept -= whole_.offload ? 0 : share_.between;
+        kept -= states_kept(layer) + (whole_.offload ? 0 : share_.between);
       } else if (whole_.offload) {
         // Read back: of the channel's products, which come first, what they read; the norm before them later.
         const bool selective = whole_.recompute == recipe::Recompute::kSelective;

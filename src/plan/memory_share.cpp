@@ -105,11 +105,16 @@ BlockShare RankShare::mixer(int64_t layer) const {
   }
   if (cp > 1 && sizes.attention.heads > 0) context(sizes.attention, block);
   if (cp > 1 && sizes.recurrence.heads > 0) {
-    // The states that enter its pieces; gradients of q, k, v of all pieces, beside those of one.
-    block.kept += number(own.pieces * sizes.recurrence.heads * sizes.recurrence.key * sizes.recurrence.value) * wide;
+    // Gradients of q, k, v of all pieces, beside those of one.
+    block.kept += entering_states(layer);
     block.backward += 3 * channels(sizes.recurrence.heads * sizes.recurrence.key) / number(own.pieces);
   }
   return block;
+}
+
+double RankShare::entering_states(int64_t layer) const {
+  const recipe::RecurrenceSizes sizes = recipe::operators_of_layer(local.model, layer).recurrence;
+  return cp > 1 ? number(own.pieces * sizes.heads * sizes.key * sizes.value) * wide : 0;
 }
 
 // A norm over channels of several ranks goes through ATen in the precision of sums: the rows, normed, times weights, and a gate's sigmoid. → what its backward pass

@@ -37,7 +37,8 @@ struct RankShare {
   BlockShare channel(int64_t layer) const;
   double norm_before(int64_t layer, bool channel) const;  // 0: a parallel block has one
   double norm_statistics() const;
-  double last_norm() const;  // whose output nobody makes again
+  double entering_states(int64_t layer) const;  // of a recurrence over context ranks, whatever is made again: those that enter its pieces
+  double last_norm() const;                     // whose output nobody makes again
   // What is not worth a place in train.offload's file.
   double small(double bytes) const { return bytes < number(kLeastOffloaded) ? bytes : 0; }
 

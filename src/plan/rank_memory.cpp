@@ -42,7 +42,7 @@ RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch
   // Ends of the pipeline hold the embedding, or the head; one rank both.
   const double ends =
       both_ends(layout) ? work.embedding_parameters + work.head_parameters : std::max(work.embedding_parameters, work.head_parameters);
-  const double dense_layer = work.dense_parameters / tp, experts_layer = work.expert_parameters / real(layout.ep * layout.etp);
+  const double dense_layer = work.dense_parameters_of(layout.tp), experts_layer = work.expert_parameters / real(layout.ep * layout.etp);
   add_state(layers * dense_layer, 2 * dense_layer, layout.dp * layout.cp, layout, memory);
   // Embedding and head: their gradients stay whole at every stage of ZeRO, and their values come for the passes.
   const double n = real(layout.dp * layout.cp) / real(layout.zero_copies);
@@ -50,11 +50,12 @@ RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch
   memory.gradients += 4 * ends / tp;
   memory.optimizer += 12 * ends / tp / (layout.zero >= 1 ? n : 1);
   add_state(layers * experts_layer, 2 * experts_layer, layout.expert_copies(), layout, memory);
-  const double tokens = real(layout.micro_batch) * work.sequence / real(layout.cp) / tp;
+  const double tokens = real(layout.micro_batch) * work.sequence / real(layout.cp);
   // Beside what waits, one layer whole while its gradients are made.
   const double waiting = layers * in_flight(layout, layout.micro_batches(batch));
-  memory.activations = tokens * (work.kept(layout.recompute) * (layout.offload ? std::min(waiting, 2.0) : waiting) + work.kept_bytes);
-  memory.head = tokens * (2 * work.input_bytes + 4 * work.vocabulary * 0.125);  // the loss goes over the vocabulary in eighths
+  memory.activations = tokens * (work.kept_of(layout.recompute, layout.tp) * (layout.offload ? std::min(waiting, 2.0) : waiting) +
+                                 work.kept_of(recipe::Recompute::kNone, layout.tp));
+  memory.head = tokens / tp * (2 * work.input_bytes + 4 * work.vocabulary * 0.125);  // the loss goes over the vocabulary in eighths
   memory.reserved = cluster.reserved_bytes + cluster.fragmentation * memory.total();
   return memory;
 }

@@ -35,6 +35,7 @@ double link_latency_s(const Cluster& cluster) { return cluster.efficiency.by_siz
 struct LayerTime {
   double products = 0, expert_products = 0, attention = 0, recurrence = 0, elementwise = 0, scores = 0;
   double tensor = 0, context = 0, experts = 0;
+  double context_again = 0;       // of `context`, where the layer is recomputed: states that entered were kept
   double attention_backward = 0;  // five products for two where scores are made again
   double math() const { return products + expert_products + attention + recurrence; }
 };
@@ -50,8 +51,9 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
   }
   if (layout.cp > 1) {  // keys and values of all, and the states of recurrences, whose size no sequence changes
     const double key_ranks = std::min(tp, count(work.kv_heads));  // more have copies
-    const double bytes = tokens * cp * work.key_value_channels * 2 / key_ranks + 2 * work.recurrence_products / tp;
+    const double keys = tokens * cp * work.key_value_channels * 2 / key_ranks, bytes = keys + 2 * work.recurrence_products / tp;
     time.context = bytes * (cp - 1) / cp / ring_rate(cluster, layout.cp, layout.tp) + (cp - 1) * link_message_s(cluster);
+    time.context_again = bytes > 0 ? time.context * keys / bytes : 0;
   }
   if (ep * etp > 1 && work.experts > 0) {
     // Rows to their experts over ep, then on every rank of etp that has a part of them; the same back.
@@ -71,7 +73,7 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
   const double tp = count(layout.tp);
   const double context = practice.window > 0 ? std::min(practice.window, work.sequence) : work.sequence;
   LayerTime time;
-  time.products = 2 * tokens * work.dense_products / tp / peak;
+  time.products = 2 * tokens * work.dense_products_of(layout.tp) / peak;
   if (work.experts > 0) {  // at least the time in which the experts' weights are read
     const double held = work.expert_parameters / count(layout.ep * layout.etp);
     time.expert_products = std::max(2 * tokens * work.expert_products / tp * practice.imbalance / peak, 2 * held / rate);
@@ -97,10 +99,12 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
 // Of the fullest: without a pipeline of all; else of a rank in the middle, or that has the head or the embedding beside its layers, or in place of one.
 double parameters_of_rank(const Work& work, const PlanLayout& layout) {
   const double layers = layers_of_rank(work, layout), spare = spare_layers(work, layout);
-  if (both_ends(layout)) return (layers * work.dense_parameters + work.head_parameters + work.embedding_parameters) / count(layout.tp);
-  const double head = (spare >= 1 ? layers - 1 : layers) * work.dense_parameters + work.head_parameters,
-               embedding = (spare >= 2 ? layers - 1 : layers) * work.dense_parameters + work.embedding_parameters;
-  return std::max({layers * work.dense_parameters, head, embedding}) / count(layout.tp);
+  const double layer = work.dense_parameters_of(layout.tp), of_head = work.head_parameters / count(layout.tp),
+               of_embedding = work.embedding_parameters / count(layout.tp);
+  if (both_ends(layout)) return layers * layer + of_head + of_embedding;
+  const double head = (spare >= 1 ? layers - 1 : layers) * layer + of_head,
+               embedding = (spare >= 2 ? layers - 1 : layers) * layer + of_embedding;
+  return std::max({layers * layer, head, embedding});
 }
 
 double experts_of_rank(const Work& work, const PlanLayout& layout) {
@@ -280,7 +284,7 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.expert_exchange = 2 * often * one.experts;
   const double whole_forward =
       one.math() + one.elementwise + one.scores + one.tensor + one.context + one.experts + cluster.efficiency.layer_s;
-  const double again = layout.recompute == recipe::Recompute::kFull ? whole_forward
+  const double again = layout.recompute == recipe::Recompute::kFull ? whole_forward - one.context + one.context_again
                        : layout.recompute == recipe::Recompute::kSelective
                            ? (practice.flash ? 0.5 * one.elementwise : one.attention + one.scores)
                            : 0;
@@ -313,7 +317,7 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.update = practice.update_bytes * (dense + experts) / (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));
   parts.fixed = cluster.efficiency.step_s;
   if (layout.offload) {  // what a layer keeps goes while the next one computes
-    const double bytes = tokens * work.kept(layout.recompute) / tp;
+    const double bytes = tokens * work.kept_of(layout.recompute, layout.tp);
     parts.offload = 2 * often * std::max(0.0, bytes / cluster.host_rate - whole_forward);
   }
   return parts;

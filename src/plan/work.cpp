@@ -9,6 +9,18 @@
 namespace longhaul::plan {
 namespace {
 
+GroupedHeads& grouped_of(Work& work, int64_t heads) {
+  const auto found = std::ranges::find(work.grouped, heads, &GroupedHeads::heads);
+  return found != work.grouped.end() ? *found : work.grouped.emplace_back(GroupedHeads{.heads = heads});
+}
+
+// A share of all, and of what is grouped no less than a head.
+double shared(double all, const std::vector<GroupedHeads>& grouped, double GroupedHeads::*of_them, int64_t tp) {
+  double share = all / number(tp);
+  for (const GroupedHeads& each : grouped) share += each.*of_them * (1 / number(std::min(tp, each.heads)) - 1 / number(tp));
+  return share;
+}
+
 void add_parameters(const recipe::ModelConfig& model, Work& work) {
   const double per_token = work.experts > 0 ? work.experts_per_token / work.experts : 1;
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {
@@ -21,6 +33,10 @@ void add_parameters(const recipe::ModelConfig& model, Work& work) {
     (spec.expert >= 0 ? work.expert_parameters : work.dense_parameters) += elements / work.layers;
     if (product && spec.expert >= 0) work.expert_products += per_token * elements / work.layers;
     if (product && spec.expert < 0) work.dense_products += elements / work.layers;
+    if (!spec.split.grouped) continue;
+    GroupedHeads& grouped = grouped_of(work, spec.tensor.global_shape[static_cast<size_t>(spec.split.dimension)] / spec.split.unit);
+    grouped.parameters += elements / work.layers;
+    if (product) grouped.products += elements / work.layers;
   }
 }
 
@@ -43,6 +59,12 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
   const double norms = 2 * norm_bytes(request);
   for (int64_t l = 0; l < model.layers; ++l) {
     const BlockMemory mixer = mixer_memory(request, l), channel = channel_memory(request, model.channel_mixer(l));
+    const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(model, l);
+    const double bytes = number(element_bytes(request.dtype)) / work.layers;
+    if (attention.heads > attention.kv_heads)
+      grouped_of(work, attention.kv_heads).kept_bytes += bytes * number(attention.kv_heads * (attention.head_dim + attention.value_dim));
+    if (delta_rule.heads > delta_rule.key_heads)
+      grouped_of(work, delta_rule.key_heads).kept_bytes += 2 * bytes * number(delta_rule.key_heads * delta_rule.key);
     work.kept_bytes += (mixer.kept + channel.kept + norms) / work.sequence / work.layers;
     work.cheap_bytes += (mixer.cheap + channel.cheap + norms / 2) / work.sequence / work.layers;
   }
@@ -53,15 +75,13 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
 
 bool Work::deals_out_heads(int64_t tp) const { return heads % tp == 0 && (kv_heads % tp == 0 || tp % kv_heads == 0); }
 
-double Work::kept(recipe::Recompute recompute) const {
-  switch (recompute) {
-    case recipe::Recompute::kFull:
-      return input_bytes;
-    case recipe::Recompute::kSelective:
-      return kept_bytes - cheap_bytes;
-    default:
-      return kept_bytes;
-  }
+double Work::dense_parameters_of(int64_t tp) const { return shared(dense_parameters, grouped, &GroupedHeads::parameters, tp); }
+double Work::dense_products_of(int64_t tp) const { return shared(dense_products, grouped, &GroupedHeads::products, tp); }
+
+double Work::kept_of(recipe::Recompute recompute, int64_t tp) const {
+  if (recompute == recipe::Recompute::kFull) return input_bytes / number(tp);
+  const double cheap = recompute == recipe::Recompute::kSelective ? cheap_bytes : 0;
+  return shared(kept_bytes - cheap, grouped, &GroupedHeads::kept_bytes, tp);
 }
 
 Work work_of(const recipe::ModelConfig& model, int64_t sequence) {

@@ -10,6 +10,13 @@
 
 namespace longhaul::plan {
 
+// Of the mean layer, what belongs to heads of which tensor ranks that outnumber them hold copies.
+struct GroupedHeads {
+  int64_t heads = 0;
+  double parameters = 0, products = 0;  // of dense_parameters, of dense_products
+  double kept_bytes = 0;                // of Work::kept_bytes
+};
+
 struct Work {
   double layers = 0, hidden = 0, vocabulary = 0;
   double sequence = 0;
@@ -29,9 +36,13 @@ struct Work {
   double dispatch_bytes = 0;    // likewise of rows that are dealt out to experts and gathered again
   int64_t heads = 0, kv_heads = 0, expert_count = 0;
   bool parallel_block = false;
-  TokenFlops flops;                                // of a token, forward and backward
-  bool deals_out_heads(int64_t tp) const;          // key heads whole, or copies of one
-  double kept(recipe::Recompute recompute) const;  // bytes of a token and the mean layer that wait for the backward pass
+  TokenFlops flops;                        // of a token, forward and backward
+  bool deals_out_heads(int64_t tp) const;  // key heads whole, or copies of one
+  std::vector<GroupedHeads> grouped;       // one for each number of heads
+  // Of tp tensor ranks, what one has of the mean layer.
+  double dense_parameters_of(int64_t tp) const;
+  double dense_products_of(int64_t tp) const;
+  double kept_of(recipe::Recompute recompute, int64_t tp) const;  // bytes of a token that wait for the backward pass
 };
 
 Work work_of(const recipe::ModelConfig& model, int64_t sequence);

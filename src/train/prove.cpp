@@ -206,17 +206,26 @@ class Prover {
     judge(exact.first_beyond, proof);
     judge(difference_of_copies(ranks, ""), proof);
     if (layout.mistake != nullptr) return;
-    if (request_.dtype == recipe::Dtype::kFp32) compare_fp32(layout, none, proof);
+    if (request_.dtype == recipe::Dtype::kFp32) compare_fp32(layout, proof);
     if (request_.dtype == recipe::Dtype::kBf16) compare_bf16(layout, none, proof);
   }
 
-  void compare_fp32(const ProofLayout& layout, double none, Proof& proof) {
-    Difference fine(none * kProofBoundFp32, Difference::Measure::kLargest);
+  void compare_fp32(const ProofLayout& layout, Proof& proof) {
     const std::vector<SeenTwice> ranks = on_ranks(layout, "fp32", proof);
-    note_all(fine, "fp32 ", reference(layout, "fp32"), ranks);
+    const Reference& one = reference(layout, "fp32");
+    Difference fine(layout.elastic ? 0 : bound_of_fp32(layout, one, proof), Difference::Measure::kLargest);
+    note_all(fine, "fp32 ", layout.elastic ? one : reference(layout, "fp64"), ranks);
     proof.worst_working = fine.worst;
     judge(fine.first_beyond, proof);
     judge(difference_of_copies(ranks, "fp32 "), proof);
+  }
+
+  // How far one process is from the exact numbers nobody else can be asked to stay below.
+  double bound_of_fp32(const ProofLayout& layout, const Reference& one, Proof& proof) {
+    Difference own(kProofLimitFp32, Difference::Measure::kLargest);
+    note_all(own, "fp32 ", reference(layout, "fp64"), {{one.seen, {}}});
+    proof.of_one_process = own.worst;
+    return std::clamp(2 * own.worst, kProofBoundFp32, kProofLimitFp32);
   }
 
   void compare_bf16(const ProofLayout& layout, double none, Proof& proof) {
@@ -236,7 +245,8 @@ class Prover {
     judge(difference_of_copies(ranks, "bf16 "), proof);
   }
 
-  static void note_all(Difference& difference, const std::string& precision, const Reference& reference, const std::vector<SeenTwice>& ranks) {
+  static void note_all(Difference& difference, const std::string& precision, const Reference& reference,
+                       const std::vector<SeenTwice>& ranks) {
     for (const auto& [seen, resumed] : ranks) {
       difference.note(precision + "loss", reference.seen.losses, seen.losses);
       difference.note(precision + "gradient norm", reference.seen.norms, seen.norms);

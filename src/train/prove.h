@@ -12,8 +12,9 @@
 //          gradient in one process is off the fp64 one by more than 10 % may differ by twice that, 50 % at most: two ways are each so far off.
 //          It shows that the bf16 way through the kernels runs and means the same (a wrong method is off by its whole size); fp64 shows exactness.
 //
-//   fp32   as fp64, with 1e-5: a unit is 6e-8, and sums of tens to hundreds of numbers in another order, through some layers, have been seen to be
-//          2.6e-6 off at most (a gradient); wrong methods are off by 1e-3 and more
+//   fp32   as fp64, and measured from the numbers of one process in fp64: 1e-6, or twice as far as one process in fp32 is from them, 1e-5 at most. A unit is
+//          6e-8, and activations are rounded to it in every layer, so two ways that are each 7e-7 off may be 1e-6 apart (docs/design/prove.md has what was
+//          seen); wrong methods are off by 1e-3 and more
 //   copies in each precision: what two ranks hold of the same part of a tensor, gradients and values, is the same to the bit
 //
 // fp64 is always tried; of bf16 and fp32 the recipe's own (train.dtype).
@@ -37,19 +38,20 @@ struct Proof {
   std::string layout;
   int64_t ranks = 1;
   Status status = Status::kTried;
-  std::string reason;                // of a refusal, a skip or a failure
-  double worst = 0;                  // relative difference of anything, in fp64
-  double worst_working = 0;          // in the recipe's precision: in fp32 of anything, in bf16 of gradients
-  std::string tensor;                // where `worst` is; of a failure the first one beyond the bound, in the order of the model
-  std::string resumed_from;          // the layout whose checkpoint it went on from
-  double seconds = 0;                // that it took
+  std::string reason;         // of a refusal, a skip or a failure
+  double worst = 0;           // relative difference of anything, in fp64
+  double worst_working = 0;   // in the recipe's precision: in fp32 of anything, in bf16 of gradients
+  double of_one_process = 0;  // in fp32: how far one process is from fp64 itself; 0 of elastic runs, whose bits are compared
+  std::string tensor;         // where `worst` is; of a failure the first one beyond the bound, in the order of the model
+  std::string resumed_from;   // the layout whose checkpoint it went on from
+  double seconds = 0;         // that it took
   bool holds = true;
 
   std::string_view status_name() const;  // "tried"
 };
 
-inline constexpr double kProofBound = 1e-12, kProofBoundFp32 = 1e-5, kProofBoundBf16 = 0.2, kProofBoundBf16Experts = 0.4, kProofLimitBf16 = 0.5,
-                        kProofBoundBf16Scalars = 0.02;
+inline constexpr double kProofBound = 1e-12, kProofBoundFp32 = 1e-6, kProofLimitFp32 = 1e-5, kProofBoundBf16 = 0.2,
+                        kProofBoundBf16Experts = 0.4, kProofLimitBf16 = 0.5, kProofBoundBf16Scalars = 0.02;
 
 struct ProofRequest {
   recipe::ModelConfig model;

@@ -99,6 +99,23 @@ TEST(RankMemory, AgreesWithTheStateOfAMesh) {
   }
 }
 
+// Two key heads on eight tensor ranks: each of these holds a whole one, of which there are four copies.
+TEST(RankMemory, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
+  recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
+  model.tie_embeddings = false;
+  model.softmax.kv_heads = 2;
+  const Work work = work_of(model, 4096);
+  const double h = 4096, inner = 14336, key_or_value = 128;  // channels of a head
+  EXPECT_NEAR(work.dense_products_of(8), 2 * h * h / 8 + 2 * key_or_value * h + 3 * h * inner / 8, 1);
+  EXPECT_NEAR(work.dense_products_of(2), work.dense_products / 2, 1);
+  EXPECT_NEAR(work.kept_of(recipe::Recompute::kNone, 8), (work.kept_bytes - 2 * 2 * 2 * key_or_value) / 8 + 2 * 2 * key_or_value, 1e-6);
+
+  const RankMemory memory = rank_memory(work, {.tp = 8}, 64, a100(8));
+  const RankState state =
+      rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = layout::Mesh(8, {.tp = 8, .key_copies = 4}), .rank = 0, .zero = 0});
+  EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) / (state.weights + state.gradients + state.optimizer), 1, 0.003);
+}
+
 TEST(RankMemory, InFlight) {
   EXPECT_EQ(in_flight({.pp = 4}, 16), 4);
   EXPECT_EQ(in_flight({.pp = 4}, 2), 2);

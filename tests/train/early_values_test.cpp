@@ -34,14 +34,19 @@ class NotingNames final : public comm::Wrapper {
   std::vector<std::string>& names_;
 };
 
-TEST(EarlyValues, OfTheFirstLayerAreUnderWayBeforeTheNextBatch) {
-  const ProofSubject subject = subject_of(longhaul::testing::small_config(), {}, proof_layout({.ranks = 2, .zero = 3}), "fp32");
-  std::vector<std::vector<std::string>> of_ranks(2);
-  comm::run_ranks(2, [&](comm::Communicator& rank) {
+// Of each rank, in three steps.
+std::vector<std::vector<std::string>> calls_of(const recipe::ModelConfig& config, const ProofLayout& layout) {
+  const ProofSubject subject = subject_of(config, {}, layout, "fp32");
+  std::vector<std::vector<std::string>> of_ranks(static_cast<size_t>(layout.parallel.world()));
+  comm::run_ranks(layout.parallel.world(), [&](comm::Communicator& rank) {
     NotingNames world(comm::borrowed(rank), of_ranks[static_cast<size_t>(rank.rank())]);
     prove_rank(subject, world, std::nullopt);
   });
-  for (const std::vector<std::string>& names : of_ranks) {
+  return of_ranks;
+}
+
+TEST(EarlyValues, OfTheFirstLayerAreUnderWayBeforeTheNextBatch) {
+  for (const std::vector<std::string>& names : calls_of(longhaul::testing::small_config(), proof_layout({.ranks = 2, .zero = 3}))) {
     // A step's first call says how much weight its batch has.
     std::vector<size_t> begins;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -69,6 +74,46 @@ TEST(EarlyValues, OfTheFirstLayerAreUnderWayBeforeTheNextBatch) {
       ASSERT_FALSE(passes.empty());
       EXPECT_EQ(passes.front(), "values of layers.1 over dp-cp-tp, wide") << "the first layer's are not gathered twice";
       EXPECT_EQ(std::ranges::count(passes, "values of layers.2 over dp-cp"), 4) << "two micro-batches, both ways";
+    }
+  }
+}
+
+int64_t count_of(const std::vector<std::string>& names, const std::string& name) { return std::ranges::count(names, name); }
+
+// A layer that is recomputed at stage 3 has its weights gathered once for its second forward pass and its backward pass together.
+TEST(Recomputed, LayersGatherTheirWeightsAsOftenAsOthers) {
+  for (const auto& [pp, ranks] : {std::pair<int64_t, int64_t>{1, 2}, {2, 4}}) {
+    const recipe::ParallelOptions parallel{.ranks = ranks, .pp = pp, .zero = 3};
+    const auto once = calls_of(longhaul::testing::small_config(), proof_layout(parallel)),
+               again = calls_of(longhaul::testing::small_config(), proof_layout(parallel, true, recipe::Recompute::kFull));
+    for (size_t rank = 0; rank < once.size(); ++rank) {
+      for (const std::string layer : {"layers.0", "layers.1", "layers.2"}) {
+        const std::string name = "values of " + layer + " over dp-cp";
+        EXPECT_EQ(count_of(again[rank], name), count_of(once[rank], name)) << name << " on rank " << rank << ", pp " << pp;
+      }
+    }
+    EXPECT_GT(count_of(once[0], "values of layers.0 over dp-cp"), 0);
+  }
+}
+
+// What of a recurrence crosses context ranks does not grow with the row: it is kept, and the second forward pass asks nobody. Keys and values of softmax
+// layers, and the gathered states of delta rules, are too many.
+TEST(Recomputed, StatesOfRecurrencesAreSentOnce) {
+  using enum recipe::LinearContextMethod;
+  recipe::ModelConfig config = longhaul::testing::small_config();
+  config.layers = 4;
+  config.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kMamba2, recipe::Mixer::kHgrn, recipe::Mixer::kKda};
+  for (const auto method : {kAllGather, kRing, kAllScan}) {
+    const recipe::ParallelOptions parallel{.cp = 2, .context = {.linear = method}};
+    const auto once = calls_of(config, proof_layout(parallel)),
+               again = calls_of(config, proof_layout(parallel, true, recipe::Recompute::kFull));
+    for (size_t rank = 0; rank < once.size(); ++rank) {
+      for (const std::string name : {"states of the recurrence", "inputs of the short convolution", "sums of a scan"}) {
+        EXPECT_GT(count_of(once[rank], name), 0) << name;
+        EXPECT_EQ(count_of(again[rank], name), count_of(once[rank], name)) << name << " on rank " << rank;
+      }
+      const std::string folds = "states of the delta rule";
+      EXPECT_EQ(count_of(again[rank], folds), 2 * count_of(once[rank], folds)) << "a second forward pass is seen here";
     }
   }
 }

@@ -154,6 +154,7 @@ std::vector<Case> of_axes() {
           {"dp2 zero1", 2, {"parallel.zero=1"}, "dense experts", "dense bf16"},
           {"dp2 zero1 muon", 2, {"parallel.zero=1", "optim.name=muon"}, "dense experts", "dense bf16"},
           {"tp2", 2, {"parallel.tp=2"}, "dense experts", "dense bf16"},
+          {"tp4 of two key heads", 4, {"parallel.tp=4"}, "dense", "dense bf16"},  // copies of them: products that are joined
           {"cp2", 2, {"parallel.cp=2"}, "dense experts", "dense fp32"},
           {"pp2", 2, kPipeline, "dense experts", "experts fp32"},
           {"ep2", 2, kAllExperts + Words{"parallel.ep=2"}, "experts", "experts bf16"}};
@@ -164,11 +165,13 @@ std::vector<Case> of_recomputation() {
   for (const std::string recompute : {"selective", "full"}) {
     const bool full = recompute == "full";
     const auto add = [&](const std::string& name, const Words& words, const std::string& models, const std::string& in_suite) {
-      cases.push_back({name + " " + recompute, 2, words + Words{"train.recompute=" + recompute}, models, in_suite});
+      cases.push_back(
+          {name + " " + recompute, name.starts_with("tp4") ? 4 : 2, words + Words{"train.recompute=" + recompute}, models, in_suite});
     };
     add("dp2", {}, "dense experts", full ? "dense bf16" : "");
     add("tp2", {"parallel.tp=2"}, "dense experts", full ? "" : "experts bf16");
-    add("cp2", {"parallel.cp=2"}, "dense", "");
+    add("tp4 of two key heads", {"parallel.tp=4"}, "dense", "");
+    add("cp2", {"parallel.cp=2"}, "dense", full ? "dense bf16" : "");
     add("pp2", kPipeline, "dense", full ? "dense bf16" : "");
     add("ep2", kAllExperts + Words{"parallel.ep=2"}, "experts", full ? "" : "experts fp32");
   }
