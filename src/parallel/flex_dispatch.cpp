@@ -18,7 +18,7 @@ using Rows = std::vector<int64_t>;
 
 // The tokens that go to each rank of ep-etp, in their order, rank by rank.
 struct Destinations {
-  Tensor token_r;
+  Tensor token_r, choice_rk;
   Rows rows;  // to each rank
 };
 
@@ -27,7 +27,8 @@ Destinations destinations_of(const Owners& owners, const ExpertChoices& choices)
   if (choices.choice_tk.is_meta()) {  // nobody knows: as many as come on the average
     const double share = layout::chance_of_any(choices.experts, owners.experts, k);
     const Rows rows(static_cast<size_t>(owners.ep * owners.etp), std::llround(share * static_cast<double>(tokens)));
-    return {at::empty({std::ssize(rows) * rows[0]}, choices.choice_tk.options()), rows};
+    const int64_t all = std::ssize(rows) * rows[0];
+    return {at::empty({all}, choices.choice_tk.options()), at::empty({all, k}, choices.choice_tk.options()), rows};
   }
   const Tensor choice = choices.choice_tk.cpu().contiguous();
   const int64_t* const expert = choice.const_data_ptr<int64_t>();
@@ -48,6 +49,7 @@ Destinations destinations_of(const Owners& owners, const ExpertChoices& choices)
     }
   }
   result.token_r = to_tensor(all, choices.choice_tk.device());
+  result.choice_rk = choices.choice_tk.index_select(0, result.token_r);
   return result;
 }
 
@@ -61,7 +63,7 @@ class TokensUnderWay {
   void receives(Rows rows) { received_ = std::move(rows); }
 
   void begin_to_ranks(const Tensor& hidden) {
-    choice_ = exchange(choices_.choice_tk.index_select(0, to_.token_r).to(at::kInt), "choices to experts");
+    choice_ = exchange(to_.choice_rk.to(at::kInt), "choices to experts");
     weight_ = exchange(kernels::take_rows(choices_.weight_tk, to_.token_r), "weights to experts");
     moving_ = exchange(kernels::take_rows(hidden, to_.token_r), "tokens to experts");
   }

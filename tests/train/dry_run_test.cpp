@@ -123,6 +123,9 @@ TEST(DryRun, CallsWhatRealRanksCall) {
   DryRunRequest flex = small(4, 4, {.tp = 2, .ep = 2, .etp = 2});
   flex.arrangement.experts = {.dispatcher = recipe::Dispatcher::kFlex, .token_groups = 2};
   expect_what_real_ranks_call(flex);
+  DryRunRequest gathered = small(4, 4, {.tp = 2, .ep = 2, .etp = 2});
+  gathered.arrangement.experts.dispatcher = recipe::Dispatcher::kAllGather;
+  expect_what_real_ranks_call(gathered);
 }
 
 // A choice that needs whole sequences, and a balance over replicas whose share is asked for once though layers run again.

@@ -22,8 +22,7 @@ TEST(ProveExperts, FoldedExperts) {
                            {.tp = 2, .ep = 4, .experts = kOverlaps},
                            {.tp = 2, .ep = 2, .etp = 2, .experts = kGathers},
                            {.ranks = 8, .tp = 2, .etp = 4, .experts = kOverlaps},
-                           {.tp = 2, .cp = 2, .ep = 4, .etp = 2, .experts = kFlex},
-                           {.tp = 2, .cp = 2, .ep = 4, .experts = kFlexOverlaps},
+                           {.tp = 2, .cp = 2, .ep = 4, .etp = 2, .experts = kFlexOverlaps},
                            {.pp = 2, .ep = 2, .etp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kZbH1}, .experts = kOverlaps}});
 }
 
@@ -40,8 +39,7 @@ TEST(ProveExperts, RoutersThatDropAndBalance) {
                            {.pp = 2},
                            {.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}},
                            {.ranks = 2, .zero = 3},
-                           {.cp = 2, .ep = 2, .experts = kGathers},
-                           {.cp = 2, .ep = 2, .experts = kFlex},
+                           {.cp = 2, .ep = 2, .experts = dropped == recipe::Dropped::kLeast ? kGathers : kFlex},
                            {.tp = 2, .ep = 2, .etp = 2, .experts = kOverlaps}});
   }
 }
