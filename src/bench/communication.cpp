@@ -81,20 +81,48 @@ SentBytes softmax_layer(ContextMethod method, int64_t tokens) {
   });
 }
 
-// Rows that go to experts evenly, and come back.
-SentBytes experts_layer(int64_t tokens, const char* name) {
+// [tokens, choices], for each rank to have some of its own.
+using Choices = std::function<Tensor(int64_t tokens, int64_t rank)>;
+
+Tensor even_choices(int64_t tokens, int64_t) {
+  return at::arange(tokens * kExpertsPerToken).remainder(kExperts).view({tokens, kExpertsPerToken});
+}
+
+// Of some tokens two experts of one rank, of others of two; no two ranks choose alike.
+Tensor uneven_choices(int64_t tokens, int64_t rank) {
+  const Tensor token = at::arange(tokens), first = token.mul(5 + rank).add(token.div(3, "floor")).remainder(kExperts);
+  return at::stack({first, first.add(token.remainder(kExperts - 1 - rank)).add(1).remainder(kExperts)}, 1);
+}
+
+SentBytes experts_layer(int64_t tokens, const char* name, recipe::Dispatcher dispatcher, const Choices& choices_of) {
   return sent_by(
       [&](comm::Communicator& world, const Finish& finish) {
         const parallel::MeshGroups groups(world, layout::Mesh(kContextRanks, {.ep = kContextRanks}));
-        parallel::MeshOps ops(groups, {}, {});
+        parallel::MeshOps ops(groups, {}, {.dispatcher = dispatcher});
         const int64_t own = tokens / kContextRanks;
         const model::ExpertChoices choices{
-            .choice_tk = at::arange(own * kExpertsPerToken).remainder(kExperts).view({own, kExpertsPerToken}),
-            .weight_tk = at::ones({own, kExpertsPerToken}),
-            .experts = kExperts};
+            .choice_tk = choices_of(own, world.rank()), .weight_tk = at::ones({own, kExpertsPerToken}), .experts = kExperts};
         finish(ops.experts(ones({own, kExpertHidden}), choices, [](const Tensor& rows, const auto&, const auto&) { return rows; }));
       },
       name);
+}
+
+// Tokens that a rank has for others and others for it, each counted once for a rank that has any of its experts; the most of any rank.
+std::pair<int64_t, int64_t> tokens_away(int64_t tokens, const Choices& choices_of) {
+  constexpr int64_t kOwnExperts = kExperts / kContextRanks;
+  std::vector<int64_t> sent(kContextRanks), received(kContextRanks);
+  for (int64_t rank = 0; rank < kContextRanks; ++rank) {
+    const Tensor choices = choices_of(tokens, rank);
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t to = 0; to < kContextRanks; ++to) {
+        const Tensor ranks = choices[t].div(kOwnExperts, "floor");
+        if (to == rank || !ranks.eq(to).any().item<bool>()) continue;
+        ++sent[static_cast<size_t>(rank)];
+        ++received[static_cast<size_t>(to)];
+      }
+    }
+  }
+  return {std::ranges::max(sent), std::ranges::max(received)};
 }
 
 class Lines {
@@ -137,10 +165,18 @@ void add_softmax(Lines& lines, int64_t tokens) {
 }
 
 void add_experts(Lines& lines, int64_t tokens) {
-  const int64_t own = tokens / kContextRanks, rows = own * kExpertsPerToken * kExpertHidden * 2 * (kContextRanks - 1) / kContextRanks;
-  lines.add("experts: dispatch", experts_layer(tokens, "rows to experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
-  lines.add("experts: combine", experts_layer(tokens, "rows from experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
-  lines.add("experts: row counts", experts_layer(tokens, "rows of experts"), {kExperts * 8 * (kContextRanks - 1), 0}, "E·8·(EP−1)", "");
+  const int64_t own = tokens / kContextRanks, row = kExpertHidden * 2,
+                rows = own * kExpertsPerToken * row * (kContextRanks - 1) / kContextRanks;
+  const auto even = [&](const char* name) { return experts_layer(tokens, name, recipe::Dispatcher::kAllToAll, even_choices); };
+  lines.add("experts: dispatch", even("rows to experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
+  lines.add("experts: combine", even("rows from experts"), {rows, rows}, "T·k·H·b·(EP−1)/EP", "the same");
+  lines.add("experts: row counts", even("rows of experts"), {kExperts * 8 * (kContextRanks - 1), 0}, "E·8·(EP−1)", "");
+  const auto [sent, received] = tokens_away(own, uneven_choices);
+  const auto flex = [&](const char* name) { return experts_layer(tokens, name, recipe::Dispatcher::kFlex, uneven_choices); };
+  lines.add("experts, flex: dispatch", flex("tokens to experts"), {sent * row, received * row}, "T·E[other ranks of its experts]·H·b",
+            "the same, of what came");
+  lines.add("experts, flex: combine", flex("sums of experts"), {received * row, sent * row},
+            "T·E[other ranks of its experts]·H·b, of what came", "the same, of what went");
 }
 
 }  // namespace

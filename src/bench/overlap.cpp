@@ -39,12 +39,16 @@ struct Rows {
   }
 };
 
-// What rank 0 did between two moments.
+// What a rank did between two moments.
 TracedStep traced_between(const comm::CallLog& log, int64_t begin, int64_t end) {
   TracedStep step{.wall_s = static_cast<double>(end - begin) * 1e-9, .adds_up = true};
+  step.apart_s = step.wall_s;
   std::vector<std::pair<int64_t, int64_t>> waits;
+  int64_t entered = 0;
   for (const comm::CallRecord& call : log.records().calls) {
     if (call.entered_ns < begin || call.entered_ns > end) continue;
+    if (entered != 0) step.apart_s = std::min(step.apart_s, static_cast<double>(call.entered_ns - entered) * 1e-9);
+    entered = call.entered_ns;
     step.bytes += static_cast<double>(std::max(call.traffic.sent, call.traffic.received));
     if (call.awaited_ns != 0) waits.emplace_back(call.awaited_ns, call.ended_ns);
   }
@@ -67,15 +71,15 @@ TracedStep traced_between(const comm::CallLog& log, int64_t begin, int64_t end) 
 using Step = std::function<void()>;
 using Time = std::function<void(const Step& step)>;  // repeats it, on every rank
 
-// Of rank 0's repetitions.
+// Of a rank's repetitions.
 struct TimedSteps {
   TracedStep fastest;
   double idle_s = 0;  // the median: of small differences one repetition says little
 };
 
-// rank: makes what a rank needs, in this world, and has its step timed.
+// rank: makes what a rank needs, in this world, and has its step timed. traced: whose steps are told.
 TimedSteps timed_steps(const comm::LinkOptions& options, int64_t repetitions,
-                       const std::function<void(comm::Communicator&, const Time&)>& rank) {
+                       const std::function<void(comm::Communicator&, const Time&)>& rank, int64_t traced_rank = 0) {
   std::vector<TracedStep> steps;
   comm::run_ranks(kTraceRanks, [&](comm::Communicator& threads) {
     const auto log = std::make_shared<comm::CallLog>(threads.rank());
@@ -90,7 +94,7 @@ TimedSteps timed_steps(const comm::LinkOptions& options, int64_t repetitions,
         const int64_t end = monotonic_ns(), processor_end = thread_processor_ns();
         TracedStep traced = traced_between(*log, begin, end);
         traced.processor_s = static_cast<double>(processor_end - processor) * 1e-9;
-        if (threads.rank() == 0) steps.push_back(traced);
+        if (threads.rank() == traced_rank) steps.push_back(traced);
       }
     });
   });
@@ -312,18 +316,18 @@ void add_tensor_parallel(const OverlapSizes& sizes, Rows& rows) {
 
 // ---- a recurrence of two context ranks
 
-// An odd number of heads cannot be halved.
+// An odd number of heads cannot be halved. Told of the rank with the inner pieces of the zig-zag, both of which wait for states and are waited for.
 TimedSteps recurrence_step(const OverlapSizes& sizes, int64_t heads, double delay_s) {
-  return timed_steps({.latency_s = delay_s}, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+  const auto rank = [&](comm::Communicator& world, const Time& time) {
     const int64_t tokens = sizes.tokens * kTraceRanks, channels = sizes.hidden / 4;
-    const layout::SequenceView view(
-        layout::make_single(tokens),
-        {.context_ranks = kTraceRanks, .context_rank = world.rank(), .split = recipe::ContextSplit::kContiguous});
+    const layout::SequenceView view(layout::make_single(tokens),
+                                    {.context_ranks = kTraceRanks, .context_rank = world.rank(), .split = recipe::ContextSplit::kZigzag});
     const auto rows = [&] { return at::randn({sizes.tokens, heads, channels}).mul(0.1).requires_grad_(true); };
     const Tensor q = rows(), k = rows(), v = rows(), log_decay = at::full({heads}, -0.01);
     const Tensor d_o = at::randn({sizes.tokens, heads, channels});
     time([&] { parallel::context_recurrence(recipe::LinearContextMethod::kAllGather, world, q, k, v, log_decay, view, {}).backward(d_o); });
-  });
+  };
+  return timed_steps({.latency_s = delay_s}, sizes.repetitions, rank, /*traced_rank=*/1);
 }
 
 void add_context_parallel(const OverlapSizes& sizes, Rows& rows) {
@@ -331,8 +335,8 @@ void add_context_parallel(const OverlapSizes& sizes, Rows& rows) {
   for (const bool halves : {false, true}) {
     const int64_t heads = halves ? 4 : 3;
     const TimedSteps alone = recurrence_step(longer, heads, 0);
-    // In halves: less than half of the heads take to be folded.
-    const double delay = alone.fastest.wall_s / (halves ? 40 : 8);
+    // In halves: half of what half of the heads take to be folded, which is what lies between the calls of the two.
+    const double delay = halves ? alone.fastest.apart_s / 2 : alone.fastest.wall_s / 8;
     const TimedSteps delayed = recurrence_step(longer, heads, delay);
     OverlapRow row{.section = "context parallel",
                    .setting = halves ? "states of heads in halves" : "states of all heads at once",

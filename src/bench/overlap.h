@@ -9,11 +9,11 @@
 //                     pass to spare and grows with every micro-batch, by itself and with coupled sends and receives (coupled_transfers.h)
 //   steady state      what a micro-batch more takes: the difference of steps of 8 and of 16, over the one without delay. Flat: 1
 //   tensor parallel   a channel mixer in N parts: the longer of computing and communication, and 1/N of the shorter (§3.3)
-//   context parallel  a recurrence whose states are gathered, forward and backward: a delay that is shorter than half of the heads take to be folded is
-//                     exposed whole where all heads' states go at once, and not at all where they go in halves (LASP-2, arXiv 2502.07563)
+//   context parallel  a recurrence whose states are gathered, forward and backward, in zig-zag: a delay that is shorter than half of the heads take to be
+//                     folded is exposed whole where all heads' states go at once, and not at all where they go in halves (cf. LASP-2, arXiv 2502.07563)
 //
-// All figures are of rank 0's fastest repetition, from a trace of its calls: it is idle where it awaits one, busy between. Exposed shares are
-// differences of medians.
+// All figures are of rank 0's fastest repetition (context parallel: of rank 1, whose pieces all wait for others), from a trace of its calls: it is idle
+// where it awaits one, busy between. Exposed shares are differences of medians.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ struct TracedStep {
   double wall_s = 0, busy_s = 0, idle_s = 0;
   double processor_s = 0;  // of the rank's thread: of what it is busy, what it had a processor for
   double bytes = 0;        // of its calls, the larger of sent and received
+  double apart_s = 0;      // the least time between the beginnings of two calls
   int64_t waits = 0;
   bool adds_up = false;  // no two waits overlap, none lies outside of the step, and busy + idle = wall
 };

@@ -7,7 +7,8 @@
 //   all-scan     the same in slices of Dk: a rank hands on one while the next comes      ZeCO (arXiv 2507.01004)
 //   all-gather   all S (and Λ where it depends on tokens) go to all ranks, which compose LASP-2 (arXiv 2502.07563)
 //                In two halves of the heads, where these are even: the second half is folded while the states of the first are on their way, and
-//                while the first runs those of the second are. LASP-2 computes what needs no state meanwhile, and adds the state's share to the
+//                while the first runs those of the second are; pieces that nothing enters run before anything has come. A rank whose pieces
+//                nobody waits for has nothing to fold, and waits: of a contiguous split the last rank (backward the first), of zig-zag none. LASP-2 computes what needs no state meanwhile, and adds the state's share to the
 //                outputs; that is a pass more over the tokens, this is none, and the same bits.
 //
 // A piece in which a document begins lets nothing through; one whose first document begins with it gets nothing: there the ring sends nothing.

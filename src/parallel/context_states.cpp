@@ -53,7 +53,11 @@ std::string StatePassing::name(bool backward) const {
 }
 
 void StatePassing::run(bool backward, const Fold& fold, const Use& use) const {
-  if (method_ == recipe::LinearContextMethod::kAllGather) return use_gathered(begin_gathering(backward, fold), use);
+  if (method_ == recipe::LinearContextMethod::kAllGather) {
+    Gathering gathering = begin_gathering(backward, fold);
+    use_before(gathering, use);
+    return use_gathered(std::move(gathering), use);
+  }
   run_chained(steps(backward), name(backward), fold, use);
 }
 
@@ -70,6 +74,7 @@ void StatePassing::run_together(const std::vector<StatePassing>& all, bool backw
       all[i].run(backward, fold_of(i), use_of(i));
     }
   }
+  for (size_t i = 0; i < gatherings.size(); ++i) all[i].use_before(gatherings[i], use_of(i));
   for (size_t i = 0; i < gatherings.size(); ++i) all[i].use_gathered(std::move(gatherings[i]), use_of(i));
 }
 
@@ -80,7 +85,7 @@ Tensor StatePassing::decay_of(const ContextPiece& piece) const {
 }
 
 StatePassing::Gathering StatePassing::begin_gathering(bool backward, const Fold& fold) const {
-  Gathering made{.steps = steps(backward), .rows = std::vector<int64_t>(static_cast<size_t>(group_->size())), .all = {}, .work = {}};
+  Gathering made{.steps = steps(backward), .rows = std::vector<int64_t>(static_cast<size_t>(group_->size()))};
   std::vector<Tensor> own_rows;
   int64_t total = 0;
   for (const Step& step : made.steps) {
@@ -115,15 +120,26 @@ std::vector<ContextFold> StatePassing::folds_of(const Gathering& gathering) cons
   return folds;
 }
 
-// Composed by every rank in the order of the row, so that all have the same bits.
+// This rank's first pieces, as far as nothing enters them: while the states are on their way.
+void StatePassing::use_before(Gathering& gathering, const Use& use) const {
+  for (; gathering.used < gathering.steps.size(); ++gathering.used) {
+    const Step& step = gathering.steps[gathering.used];
+    if (!own(step)) continue;
+    if (step.enters) return;
+    use(*step.piece, Tensor());
+  }
+}
+
+// The others. Composed by every rank in the order of the row, so that all have the same bits.
 void StatePassing::use_gathered(Gathering gathering, const Use& use) const {
   if (gathering.all.defined()) gathering.work.wait();
+  if (gathering.used == gathering.steps.size()) return;
   const std::vector<ContextFold> folds = folds_of(gathering);
   const std::vector<Step>& steps = gathering.steps;
   Tensor state;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Tensor entering = steps[i].enters ? state : Tensor();
-    if (own(steps[i])) use(*steps[i].piece, apart(entering));
+    if (own(steps[i]) && i >= gathering.used) use(*steps[i].piece, apart(entering));
     if (steps[i].leaves) state = composed(folds[i], steps[i].enters && steps[i].piece->one_run(), entering);
   }
 }

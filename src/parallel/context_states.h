@@ -33,8 +33,8 @@ class StatePassing {
   // undefined: nothing does.
   void run(bool backward, const Fold& fold, const Use& use) const;
 
-  // The same for several states that know nothing of each other (heads): with all-gather those of one are on their way while the next are folded
-  // and those before are used. Of one method, group and row.
+  // The same for several states that know nothing of each other (heads): with all-gather those of one are on their way while the next are folded,
+  // pieces that nothing enters are used, and those before are used. Of one method, group and row.
   static void run_together(const std::vector<StatePassing>& all, bool backward,
                            const std::function<ContextFold(size_t, const ContextPiece&)>& fold,
                            const std::function<void(size_t, const ContextPiece&, const Tensor& entering_hkv)>& use);
@@ -50,10 +50,12 @@ class StatePassing {
   struct Gathering {
     std::vector<Step> steps;
     std::vector<int64_t> rows;  // of each rank
-    Tensor all;                 // undefined: nothing goes from piece to piece
-    comm::Work work;
+    Tensor all{};               // undefined: nothing goes from piece to piece
+    comm::Work work{};
+    size_t used = 0;  // steps that have been used already, or are other ranks'
   };
   Gathering begin_gathering(bool backward, const Fold& fold) const;
+  void use_before(Gathering& gathering, const Use& use) const;
   void use_gathered(Gathering gathering, const Use& use) const;
   std::vector<ContextFold> folds_of(const Gathering& gathering) const;
   std::string name(bool backward) const;

@@ -7,30 +7,18 @@
 #include "kernels/experts/rows.h"
 #include "kernels/experts/sorted.h"
 #include "parallel/collectives.h"
+#include "parallel/expert_owners.h"
+#include "parallel/flex_dispatch.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::parallel {
 namespace {
 
-using kernels::Postponed;
 using kernels::SortedByExpert;
 using layout::Axis;
 using model::ExpertChoices;
 using model::ExpertProduct;
 using Rows = std::vector<int64_t>;
-
-// The ranks that the experts of a layer are dealt out to, and this one among them.
-struct Owners {
-  explicit Owners(const MeshGroups& mesh_groups, int64_t all_experts)
-      : groups(mesh_groups), ep(groups.size(Axis::kEp)), etp(groups.size(Axis::kEtp)), rank(groups.place().coordinate(Axis::kEp)) {
-    LONGHAUL_ASSERT(all_experts % ep == 0, "{} experts on {} ranks", all_experts, ep);
-    experts = all_experts / ep;
-  }
-  comm::Communicator& over(layout::AxisSet axes) const { return groups.over(axes); }
-
-  const MeshGroups& groups;
-  int64_t ep, etp, rank, experts = 0;  // experts: of each rank
-};
 
 // The choices, in `count` runs of tokens.
 std::vector<ExpertChoices> in_groups(const ExpertChoices& choices, int64_t count) {
@@ -50,19 +38,6 @@ std::vector<Tensor> rows_in_groups(const Tensor& rows, const std::vector<ExpertC
   Rows tokens;
   for (const ExpertChoices& group : groups) tokens.push_back(group.choice_tk.size(0));
   return rows.split_with_sizes(tokens);
-}
-
-// What is computed of weights' gradients while a collective goes on; null where they come at once: by wish, or because that collective is not
-// in the backward pass.
-std::shared_ptr<Postponed> queue_for(const Tensor& rows, bool delay) {
-  return delay && rows.requires_grad() ? std::make_shared<Postponed>() : nullptr;
-}
-
-std::function<void()> emptying(const std::shared_ptr<Postponed>& queue) {
-  if (queue == nullptr) return {};
-  return [queue] {
-    for (const auto& product : std::exchange(*queue, {})) product();
-  };
 }
 
 // Rows sorted by expert, and as many for each as there may be at most, with zeros behind those that there are (moe-parallel-folding.md §3.2).
@@ -262,7 +237,17 @@ Tensor dispatch_to_experts(const MeshGroups& mesh_groups, const recipe::ExpertOp
                            const ExpertChoices& choices, const ExpertProduct& product) {
   const Owners owners(mesh_groups, choices.experts);
   const std::vector<ExpertChoices> groups = in_groups(choices, options.token_groups);
-  const auto dispatch = options.dispatcher == recipe::Dispatcher::kAllToAll ? all_to_all : all_gather;
+  const auto dispatch = [&] {
+    switch (options.dispatcher) {
+      case recipe::Dispatcher::kAllToAll:
+        return all_to_all;
+      case recipe::Dispatcher::kAllGather:
+        return all_gather;
+      case recipe::Dispatcher::kFlex:
+        return flex;
+    }
+    LONGHAUL_ASSERT(false, "a dispatcher");
+  }();
   const std::vector<Tensor> results = dispatch(owners, options, rows_in_groups(hidden, groups), groups, product);
   return results.size() == 1 ? results[0] : at::cat(results);
 }

@@ -5,10 +5,12 @@
 //                results added up and cut over etp; they go back over ep and are weighted at home
 //   all-gather   all tokens go to all ranks of ep-etp with their choices and weights; each weights what its experts make of them, and the
 //                sums are added up and cut
+//   flex         a token's row goes once to each rank of ep-etp that has any of its experts, with choices and weights; each weights and adds
+//                up what its experts make of it, and one row comes back from each (flex_dispatch.h)
 //
 // A rank sends, for each layer and forward pass, with T tokens of H elements, k choices and ranks that have equally many rows:
 // all-to-all T·k·H·(ep−1)/ep in each of two exchanges and T·k·H·(etp−1) in each of gathering and adding; all-gather T·H·(ep·etp−1) in each
-// of both. Backward: the same again, the other way round.
+// of both; flex T·H·(other ranks that a token's experts lie on) in each of two exchanges. Backward: the same again, the other way round.
 //
 // Padded, all-to-all: of experts with a capacity as many rows as any rank can have for one go from every rank to every expert, the rest of them zero
 // (drop-and-pad): shapes follow from the layout, and no numbers are exchanged beforehand.

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "layout/expert_spread.h"
+
 namespace longhaul::plan {
 namespace {
 
@@ -40,6 +42,11 @@ struct LayerTime {
   double math() const { return products + expert_products + attention + recurrence; }
 };
 
+// That a token has any of its experts on a given rank, all experts being chosen alike.
+double any_expert(const Work& work, const PlanLayout& layout) {
+  return layout::chance_of_any(work.expert_count, work.expert_count / layout.ep, std::llround(work.experts_per_token));
+}
+
 void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cluster, const Practice& practice, double tokens,
                    LayerTime& time) {
   const double hidden = 2 * tokens * work.hidden, tp = count(layout.tp), cp = count(layout.cp), ep = count(layout.ep),
@@ -56,14 +63,26 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
     time.context_again = bytes > 0 ? time.context * keys / bytes : 0;
   }
   if (ep * etp > 1 && work.experts > 0) {
-    // Rows to their experts over ep, then on every rank of etp that has a part of them; the same back.
-    const double rows = hidden / tp * work.experts_per_token * practice.imbalance, sent = rows * (ep - 1) / ep;
+    const double own = hidden / tp, ranks = ep * etp;
+    // There, and as many back (docs/design/parallel.md): a row for each expert, and then on every rank of etp that has a part of it; all tokens; each
+    // token once to each rank that has any of its experts.
+    double sent = own * work.experts_per_token * practice.imbalance * (ep - 1) / ep, whole = 0;
+    switch (layout.dispatcher) {
+      case recipe::Dispatcher::kAllToAll:
+        whole = own * work.experts_per_token * practice.imbalance * (etp - 1);
+        break;
+      case recipe::Dispatcher::kAllGather:
+        sent = own * (ranks - 1);
+        break;
+      case recipe::Dispatcher::kFlex:
+        sent = own * (ranks - 1) * std::min(1.0, practice.imbalance * any_expert(work, layout));
+        break;
+    }
     const double nodes = std::max(1.0, ep * etp / count(cluster.device.node)), away = 1 - 1 / nodes;  // to other nodes
     const double share = cluster.efficiency.by_size ? all_to_all_share(sent, nodes) : 1;
     const double dealt =
         std::max(sent * (1 - away) / cluster.device.link_rate, sent * away / cluster.device.nic_rate) / share + network_message_s(cluster);
-    const double whole = rows * (etp - 1);
-    time.experts = 2 * (dealt + (etp > 1 ? whole / link_rate(cluster, whole) + link_latency_s(cluster) : 0));
+    time.experts = 2 * (dealt + (whole > 0 ? whole / link_rate(cluster, whole) + link_latency_s(cluster) : 0));
   }
 }
 
@@ -168,6 +187,8 @@ std::string PlanLayout::text() const {
   const auto name = recipe::names_of(schedule)[static_cast<size_t>(schedule)];
   std::string text = fmt::format("dp {} tp {} pp {} cp {}", dp, tp, pp, cp);
   if (ep * etp > 1) text += fmt::format(" ep {} etp {}", ep, etp);
+  if (ep * etp > 1 && dispatcher != recipe::Dispatcher::kAllToAll)
+    text += fmt::format(" {}", recipe::names_of(dispatcher)[static_cast<size_t>(dispatcher)]);
   text += fmt::format(" zero {}", zero) + (zero_copies > 1 ? fmt::format(" in {} copies", zero_copies) : "");
   if (pp > 1) text += fmt::format(" {}", name) + (chunks > 1 ? fmt::format("×{}", chunks) : "");
   text += fmt::format(" micro-batch {}", micro_batch);
@@ -190,6 +211,7 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
   layout.chunks = layout::Pipeline(parallel.pp, parallel.pipeline).chunks();
   layout.micro_batch = recipe.train.micro_batch;
   layout.recompute = recipe.train.recompute;
+  layout.dispatcher = parallel.experts.dispatcher;
   return layout;
 }
 

@@ -19,6 +19,7 @@ struct PlanLayout {
   int64_t micro_batch = 1;
   recipe::Recompute recompute = recipe::Recompute::kNone;
   bool offload = false;  // activations to the host's memory and back
+  recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll;
   int64_t world() const { return dp * tp * pp * cp; }
   int64_t expert_copies() const { return dp * tp * cp / (ep * etp); }
   int64_t micro_batches(int64_t batch) const { return batch / (dp * micro_batch); }

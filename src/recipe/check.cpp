@@ -103,9 +103,11 @@ void padding(const Recipe& recipe, Problems& out) {
                    "model.capacity_factor=1.25, or parallel.pad_to_capacity=false"});
   }
   if (recipe.parallel.experts.dispatcher != Dispatcher::kAllToAll) {
-    out.push_back({{"parallel.pad_to_capacity", "parallel.dispatcher"},
-                   "parallel.pad_to_capacity = true is for parallel.dispatcher = all-to-all: all-gather sends tokens, not rows of experts",
-                   "parallel.dispatcher=all-to-all, or parallel.pad_to_capacity=false"});
+    out.push_back(
+        {{"parallel.pad_to_capacity", "parallel.dispatcher"},
+         fmt::format("parallel.pad_to_capacity = true is for parallel.dispatcher = all-to-all: {} sends tokens, not rows of experts",
+                     name_of_value(recipe.parallel.experts.dispatcher)),
+         "parallel.dispatcher=all-to-all, or parallel.pad_to_capacity=false"});
   }
 }
 

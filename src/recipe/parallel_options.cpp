@@ -11,7 +11,7 @@ std::vector<std::string_view> names_of(ContextSplit) { return {"contiguous", "zi
 std::vector<std::string_view> names_of(ContextMethod) { return {"ring", "all-gather", "ulysses", "two-level"}; }
 std::vector<std::string_view> names_of(LinearContextMethod) { return {"ring", "all-gather", "all-scan"}; }
 std::vector<std::string_view> names_of(PipelineSchedule) { return {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "dualpipe"}; }
-std::vector<std::string_view> names_of(Dispatcher) { return {"all-to-all", "all-gather"}; }
+std::vector<std::string_view> names_of(Dispatcher) { return {"all-to-all", "all-gather", "flex"}; }
 std::vector<std::string_view> names_of(Backend) { return {"threads", "gloo", "nccl"}; }
 
 // Sizes are at most 65,536, so products of two fit; what does not is far beyond any world, and is refused as such.
@@ -114,8 +114,8 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
       .may_change();
   set.add(
          "parallel.dispatcher", parallel.experts.dispatcher,
-         "How tokens reach the experts of other ranks: each goes to the ranks of its experts (all-to-all), or all tokens go to all ranks that "
-         "share the experts (all-gather).")
+         "How tokens reach the experts of other ranks: one row for each expert goes there (all-to-all), all tokens go to all ranks that share the experts "
+         "(all-gather), or each goes once to every rank that has any of its experts (flex).")
       .may_change();
   set.add(
          "parallel.pad_to_capacity", parallel.experts.padded,

@@ -42,7 +42,7 @@ enum class Backend { kThreads, kGloo, kNccl };
 std::vector<std::string_view> names_of(Backend);
 
 // How tokens reach the experts of other ranks, and what goes on meanwhile (docs/design/parallel.md).
-enum class Dispatcher { kAllToAll, kAllGather };
+enum class Dispatcher { kAllToAll, kAllGather, kFlex };
 std::vector<std::string_view> names_of(Dispatcher);
 
 struct ExpertOptions {

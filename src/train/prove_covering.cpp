@@ -85,13 +85,13 @@ const std::vector<Choice>& choices() {
          return l.parallel.zero_copies == 1 ? zero : zero == 1 ? size_t{4} : size_t{5};
        }},
       {"parallel.dispatcher",
-       {"all-to-all", "all-gather", "all-to-all padded"},
+       {"all-to-all", "all-gather", "flex", "all-to-all padded"},
        has_expert_ranks,
        [](ProofLayout& l, size_t v) {
-         l.parallel.experts.dispatcher = v == 1 ? Dispatcher::kAllGather : Dispatcher::kAllToAll;
-         l.parallel.experts.padded = v == 2;
+         l.parallel.experts.dispatcher = v == 3 ? Dispatcher::kAllToAll : static_cast<Dispatcher>(v);
+         l.parallel.experts.padded = v == 3;
        },
-       [](const ProofLayout& l) { return l.parallel.experts.padded ? size_t{2} : static_cast<size_t>(l.parallel.experts.dispatcher); }},
+       [](const ProofLayout& l) { return l.parallel.experts.padded ? size_t{3} : static_cast<size_t>(l.parallel.experts.dispatcher); }},
       {"parallel.token_groups",
        {"1", "2"},
        has_expert_ranks,

@@ -21,7 +21,8 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   if (of.tp > 1 && of.tp_chunks > 1) add(fmt::format("parts{}", of.tp_chunks));
   if (of.pp > 1) {
     add(fmt::format("pp{}-{}", of.pp, names_of(of.pipeline.schedule)[static_cast<size_t>(of.pipeline.schedule)]));
-    if (of.pipeline.schedule == recipe::PipelineSchedule::kInterleaved && of.pipeline.chunks != 2) add(fmt::format("chunks{}", of.pipeline.chunks));
+    if (of.pipeline.schedule == recipe::PipelineSchedule::kInterleaved && of.pipeline.chunks != 2)
+      add(fmt::format("chunks{}", of.pipeline.chunks));
     if (!of.pipeline.stage_layers.empty()) add("uneven");
   }
   if (of.cp > 1) {
@@ -38,7 +39,8 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
   if (of.zero > 0) add(fmt::format("zero{}", of.zero));
   if (of.zero_copies > 1) add(fmt::format("copies{}", of.zero_copies));
   if (of.ep * of.etp > 1) {
-    if (of.experts.dispatcher == recipe::Dispatcher::kAllGather) add("all-gather");
+    if (of.experts.dispatcher != recipe::Dispatcher::kAllToAll)
+      add(std::string(names_of(of.experts.dispatcher)[static_cast<size_t>(of.experts.dispatcher)]));
     if (of.experts.padded) add("padded");
     if (of.experts.token_groups > 1) add(fmt::format("groups{}", of.experts.token_groups));
     if (of.experts.delay_gradients) add("delayed");
@@ -84,6 +86,7 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
                                     {.ep = 2},
                                     {.etp = 2},
                                     {.ep = 2, .experts = {.dispatcher = recipe::Dispatcher::kAllGather}},
+                                    {.ep = 4, .experts = {.dispatcher = recipe::Dispatcher::kFlex}},
                                     {.ep = 2, .etp = 2, .experts = {.token_groups = 2, .delay_gradients = true}},
                                     {.ranks = 4, .tp = 2}}) {
     layouts.push_back(proof_layout(each));

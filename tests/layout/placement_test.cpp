@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
 
 #include "base/error.h"
+#include "layout/expert_spread.h"
 #include "layout/random.h"
 
 namespace longhaul::layout::placement_test {
@@ -156,6 +158,24 @@ TEST(PlacementRefusal, SaysWhatIsWrong) {
   expect_refused({{{}}, {{kEp, 2}}}, mesh, {8}, "outside the mesh");
   expect_refused({{{}}, {}}, mesh, {8, 8}, "does not fit its tensor");
   expect_refused({{}, {}}, mesh, {}, "does not fit its tensor");
+}
+
+// Every set of `chosen` out of `experts`, counted.
+TEST(ExpertSpread, ChanceOfAnyIsWhatCountingGives) {
+  for (int64_t experts = 1; experts <= 8; ++experts) {
+    for (int64_t of_rank = 1; of_rank <= experts; ++of_rank) {
+      for (int64_t chosen = 1; chosen <= experts; ++chosen) {
+        int64_t all = 0, with_any = 0;
+        for (unsigned set = 0; set < 1u << experts; ++set) {
+          if (std::popcount(set) != chosen) continue;
+          ++all;
+          with_any += (set & ((1u << of_rank) - 1)) != 0 ? 1 : 0;
+        }
+        EXPECT_NEAR(chance_of_any(experts, of_rank, chosen), static_cast<double>(with_any) / static_cast<double>(all), 1e-14)
+            << of_rank << " of " << experts << ", " << chosen;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 using kernels::LinearRecurrenceOptions;
 using kernels::RecurrenceGate;
 using recipe::LinearContextMethod;
-using testing::random_tensor;
+using longhaul::testing::random_tensor;
 
 constexpr int64_t kHeads = 2, kKey = 5, kValue = 3;
 constexpr LinearContextMethod kLinearMethods[] = {LinearContextMethod::kRing, LinearContextMethod::kAllGather,

@@ -44,6 +44,14 @@ inline Tokens tokens_of(int64_t rank, int64_t count, bool skew, bool drop) {
   return tokens;
 }
 
+// Each token to all experts, in an order of its own.
+inline Tokens tokens_of_all_experts(int64_t rank, int64_t count) {
+  Tokens tokens = tokens_of(rank, count, false, false);
+  tokens.weight_tk = drawn("weights of all experts " + std::to_string(rank), {count, kExperts});
+  tokens.choice_tk = at::arange(kExperts).add(at::arange(count).unsqueeze(1)).remainder(kExperts);
+  return tokens;
+}
+
 // Expert e: y = tanh(x upᵀ) downᵀ, with inner channels [begin, end) only: summed over the parts of the channels it is the whole.
 struct Weights {
   Tensor up_ecd = drawn("up", {kExperts, kInner, kHidden}), down_edc = drawn("down", {kExperts, kHidden, kInner});
@@ -56,7 +64,7 @@ inline Tensor plain_mixture(const Tokens& tokens, const Tensor& up, const Tensor
   std::vector<Tensor> rows;
   for (int64_t t = 0; t < tokens.hidden_td.size(0); ++t) {
     Tensor sum = at::zeros({kHidden}, at::kDouble);
-    for (int64_t k = 0; k < kChoices; ++k) {
+    for (int64_t k = 0; k < tokens.choice_tk.size(1); ++k) {
       const int64_t e = tokens.choice_tk[t][k].item<int64_t>();
       if (e >= 0) sum = sum + tokens.weight_tk[t][k] * expert(tokens.hidden_td[t].unsqueeze(0), up[e], down[e]).squeeze(0);
     }
@@ -71,7 +79,10 @@ struct ExpertCase {
   layout::MeshShape shape;
   recipe::ExpertOptions options{};
   std::vector<int64_t> tokens{};  // of each rank; empty: 5, 6, …
-  bool skew = false, drop = false;
+  bool skew = false, drop = false, all_experts = false;
+  Tokens of(int64_t rank) const {
+    return all_experts ? tokens_of_all_experts(rank, tokens_of(rank)) : testing::tokens_of(rank, tokens_of(rank), skew, drop);
+  }
   int64_t most_tokens() const {
     int64_t most = 0;
     for (int64_t rank = 0; rank < world; ++rank) most = std::max(most, tokens_of(rank));

@@ -1,4 +1,4 @@
-// Experts on several ranks against a token by token mixture of one process, in fp64: values and all gradients, for both dispatchers, with
+// Experts on several ranks against a token by token mixture of one process, in fp64: values and all gradients, for all dispatchers, with
 // groups of tokens and delayed weight gradients; with ranks that have no tokens, experts that get none, and dropped choices.
 #include "parallel/expert_dispatch.h"
 
@@ -17,6 +17,9 @@ const recipe::ExpertOptions kGathers{.dispatcher = recipe::Dispatcher::kAllGathe
 const recipe::ExpertOptions kOverlaps{.token_groups = 2, .delay_gradients = true};
 const recipe::ExpertOptions kGathersInGroups{.dispatcher = recipe::Dispatcher::kAllGather, .token_groups = 3, .delay_gradients = true};
 
+const recipe::ExpertOptions kFlex{.dispatcher = recipe::Dispatcher::kFlex};
+const recipe::ExpertOptions kFlexInGroups{.dispatcher = recipe::Dispatcher::kFlex, .token_groups = 3, .delay_gradients = true};
+
 const recipe::ExpertOptions kPadded{.padded = true};
 const recipe::ExpertOptions kPaddedInGroups{.padded = true, .token_groups = 3, .delay_gradients = true};
 
@@ -26,6 +29,8 @@ std::vector<ExpertCase> cases() {
                                                                 {"all-gather", kGathers},
                                                                 {"all-to-all in groups", kOverlaps},
                                                                 {"all-gather in groups", kGathersInGroups},
+                                                                {"flex", kFlex},
+                                                                {"flex in groups", kFlexInGroups},
                                                                 {"padded", kPadded},
                                                                 {"padded in groups", kPaddedInGroups}};
   for (const auto& [way, options] : ways) {
@@ -38,6 +43,9 @@ std::vector<ExpertCase> cases() {
     all.push_back({"ranks without tokens " + way, 4, {.ep = 2, .etp = 2}, options, {0, 7, 0, 1}});
     all.push_back({"no tokens at all " + way, 4, {.ep = 2, .etp = 2}, options, {0, 0, 0, 0}});
     all.push_back({"dropped choices " + way, 4, {.ep = 2, .etp = 2}, options, {}, false, /*drop=*/true});
+    if (!way.starts_with("flex")) continue;
+    all.push_back({.name = "all experts " + way, .world = 4, .shape = {.ep = 2, .etp = 2}, .options = options, .all_experts = true});
+    all.push_back({.name = "all experts, one a rank " + way, .world = 4, .shape = {.ep = 4}, .options = options, .all_experts = true});
   }
   return all;
 }
@@ -95,7 +103,7 @@ Plain plain(const ExpertCase& test, const Weights& weights) {
   const Tensor up = weights.up_ecd.clone().requires_grad_(true), down = weights.down_edc.clone().requires_grad_(true);
   Plain result;
   for (int64_t rank = 0; rank < test.world; ++rank) {
-    Tokens tokens = tokens_of(rank, test.tokens_of(rank), test.skew, test.drop);
+    Tokens tokens = test.of(rank);
     tokens.hidden_td.requires_grad_(true);
     tokens.weight_tk.requires_grad_(true);
     result.output.push_back(plain_mixture(tokens, up, down));
@@ -125,7 +133,7 @@ void check(const ExpertCase& test) {
     const auto rank = static_cast<size_t>(world.rank());
     const MeshGroups groups(world, mesh);
     OwnExperts own(weights, groups.place());
-    const Tokens tokens = tokens_of(world.rank(), test.tokens_of(world.rank()), test.skew, test.drop);
+    const Tokens tokens = test.of(world.rank());
     const Tensor hidden = tokens.hidden_td.clone().requires_grad_(true), weight = tokens.weight_tk.clone().requires_grad_(true);
     const auto product = [&](const auto&... arguments) { return own.product(arguments...); };
     const int64_t most = test.options.padded ? test.most_tokens() : 0;
@@ -150,7 +158,7 @@ TEST(ExpertDispatch, GivesWhatOneProcessGives) {
 
 // Identity experts whose weights sum to one give every token back, to the bit; expert e times (e + 1) gives a known sum.
 TEST(ExpertDispatch, KnownAnswers) {
-  for (const recipe::ExpertOptions& options : {recipe::ExpertOptions{}, kGathers, kOverlaps}) {
+  for (const recipe::ExpertOptions& options : {recipe::ExpertOptions{}, kGathers, kOverlaps, kFlex, kFlexInGroups}) {
     for (const layout::MeshShape& shape : {layout::MeshShape{.ep = 2, .etp = 2}, {.ep = 4}, {.etp = 4}}) {
       const layout::Mesh mesh(4, shape);
       comm::run_ranks(4, [&](comm::Communicator& world) {

@@ -2,6 +2,8 @@
 // products that take known times, a forward and a backward pass take as long as by hand.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "kernels/differentiable.h"
 #include "parallel/expert_cases.h"
 #include "parallel/watched_communicator.h"
@@ -16,7 +18,7 @@ constexpr int64_t kTokens = 8;
 // Every expert is chosen equally often by every rank.
 Tensor even_choices() { return at::arange(kTokens * kChoices, at::kLong).remainder(kExperts).view({kTokens, kChoices}); }
 
-struct Passed {
+struct TimedPass {
   std::map<std::string, int64_t> forward_bytes, backward_bytes;
   double forward = 0, backward = 0;
 };
@@ -34,14 +36,14 @@ Tensor product_in_time(Watch& watch, const Tensor& rows, const std::shared_ptr<k
   })[0];
 }
 
-Passed pass(int64_t world, const layout::MeshShape& shape, const recipe::ExpertOptions& options) {
-  std::vector<Passed> of_ranks(static_cast<size_t>(world));
+TimedPass pass(int64_t world, const layout::MeshShape& shape, const recipe::ExpertOptions& options) {
+  std::vector<TimedPass> of_ranks(static_cast<size_t>(world));
   const layout::Mesh mesh(world, shape);
   comm::run_ranks(world, [&](comm::Communicator& thread) {
     Watch watch;
     WatchedCommunicator watched(thread, watch);
     const MeshGroups groups(watched, mesh);
-    Passed& passed = of_ranks[static_cast<size_t>(thread.rank())];
+    TimedPass& passed = of_ranks[static_cast<size_t>(thread.rank())];
     const Tensor hidden = at::ones({kTokens, kHidden}, at::kFloat).requires_grad_(true), weight = at::ones({kTokens, kChoices}, at::kFloat);
     const auto product = [&](const Tensor& rows, const std::vector<int64_t>&, const auto& later) {
       return product_in_time(watch, rows, later);
@@ -55,7 +57,7 @@ Passed pass(int64_t world, const layout::MeshShape& shape, const recipe::ExpertO
     passed.backward_bytes = watch.bytes;
     passed.backward = watch.now - 1000;
   });
-  for (const Passed& each : of_ranks) {
+  for (const TimedPass& each : of_ranks) {
     EXPECT_EQ(each.forward, of_ranks[0].forward);
     EXPECT_EQ(each.forward_bytes, of_ranks[0].forward_bytes);
   }
@@ -66,7 +68,7 @@ TEST(ExpertBytes, AreThoseOfTheFormulas) {
   constexpr int64_t kRow = kHidden * 4;
   for (const auto& [ep, etp] : {std::pair<int64_t, int64_t>{2, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 4}}) {
     SCOPED_TRACE(::testing::Message() << "ep " << ep << " etp " << etp);
-    const Passed exchanged = pass(ep * etp, {.ep = ep, .etp = etp}, {});
+    const TimedPass exchanged = pass(ep * etp, {.ep = ep, .etp = etp}, {});
     const int64_t rows = kTokens * kChoices, dispatch = rows * kRow * (ep - 1) / ep, gather = rows * kRow * (etp - 1);
     std::map<std::string, int64_t> expected = {{"rows of experts", kExperts * 8 * (ep * etp - 1)}};
     std::map<std::string, int64_t> back;
@@ -78,7 +80,7 @@ TEST(ExpertBytes, AreThoseOfTheFormulas) {
     EXPECT_EQ(exchanged.forward_bytes, expected);
     EXPECT_EQ(exchanged.backward_bytes, back);
 
-    const Passed gathered = pass(ep * etp, {.ep = ep, .etp = etp}, {.dispatcher = recipe::Dispatcher::kAllGather});
+    const TimedPass gathered = pass(ep * etp, {.ep = ep, .etp = etp}, {.dispatcher = recipe::Dispatcher::kAllGather});
     const int64_t others = ep * etp - 1;
     EXPECT_EQ(gathered.forward_bytes, (std::map<std::string, int64_t>{{"tokens of the ranks with experts", 8 * others},
                                                                       {"choices of all tokens", rows * 8 * others},
@@ -90,23 +92,63 @@ TEST(ExpertBytes, AreThoseOfTheFormulas) {
   }
 }
 
+// A token goes once to each rank that has any of its experts: counted from the choices, whatever the dispatcher makes of them.
+TEST(ExpertBytes, FlexSendsATokenOnceToARank) {
+  constexpr int64_t kRow = kHidden * 4;
+  const Tensor choices = even_choices();
+  for (const auto& [ep, etp] : {std::pair<int64_t, int64_t>{2, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 4}}) {
+    SCOPED_TRACE(::testing::Message() << "ep " << ep << " etp " << etp);
+    int64_t rows = 0;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      std::set<int64_t> ranks;
+      for (int64_t k = 0; k < kChoices; ++k) {
+        const int64_t of_expert = choices[t][k].item<int64_t>() / (kExperts / ep);
+        for (int64_t e = 0; e < etp; ++e) ranks.insert(of_expert * etp + e);
+      }
+      ranks.erase(0);  // the bytes are rank 0's, and every rank's
+      rows += std::ssize(ranks);
+    }
+    const TimedPass flex = pass(ep * etp, {.ep = ep, .etp = etp}, {.dispatcher = recipe::Dispatcher::kFlex});
+    EXPECT_EQ(flex.forward_bytes, (std::map<std::string, int64_t>{{"tokens for experts", 8 * (ep * etp - 1)},
+                                                                  {"choices to experts", rows * kChoices * 4},
+                                                                  {"weights to experts", rows * kChoices * 4},
+                                                                  {"tokens to experts", rows * kRow},
+                                                                  {"sums of experts", rows * kRow}}));
+    EXPECT_EQ(flex.backward_bytes,
+              (std::map<std::string, int64_t>{{"tokens to experts (gradient)", rows * kRow}, {"sums of experts (gradient)", rows * kRow}}));
+  }
+}
+
 // 8 of a rank's 16 rows go to the other: an exchange takes 8, a product 8.
 TEST(ExpertOverlap, GroupsHideExchangesBehindProducts) {
-  const Passed plain = pass(2, {.ep = 2}, {});
+  const TimedPass plain = pass(2, {.ep = 2}, {});
   EXPECT_EQ(plain.forward, 8 + 8 + 8);
   EXPECT_EQ(plain.backward, 8 + (8 + 8) + 8);
   // Two groups: the second comes while the first is computed, and the first goes home while the second is: 4 + 4 + 4 + 4. Back: the rows'
   // gradients of one come while those of the other are computed, but weights are computed before anything goes home.
-  const Passed groups = pass(2, {.ep = 2}, {.token_groups = 2});
+  const TimedPass groups = pass(2, {.ep = 2}, {.token_groups = 2});
   EXPECT_EQ(groups.forward, 16);
   EXPECT_EQ(groups.backward, 4 + (4 + 4) + (4 + 4) + 4);
 }
 
 TEST(ExpertOverlap, DelayedGradientsOfWeightsHideTheWayHome) {
-  const Passed delayed = pass(2, {.ep = 2}, {.delay_gradients = true});
+  const TimedPass delayed = pass(2, {.ep = 2}, {.delay_gradients = true});
   EXPECT_EQ(delayed.forward, 24) << "nothing of it goes forward";
   EXPECT_EQ(delayed.backward, 8 + 8 + 8);
   EXPECT_EQ(pass(2, {.ep = 2}, {.token_groups = 2, .delay_gradients = true}).backward, 4 + 4 + 4 + 4 + 4);
+}
+
+// Both experts of a token lie on one rank: 4 of 8 tokens go to the other, with a row of weights each, and 4 rows come back.
+TEST(ExpertOverlap, FlexHidesItsExchangesToo) {
+  const recipe::ExpertOptions flex{.dispatcher = recipe::Dispatcher::kFlex};
+  recipe::ExpertOptions groups = flex, delayed = flex;
+  groups.token_groups = 2;
+  delayed.delay_gradients = true;
+  EXPECT_EQ(pass(2, {.ep = 2}, flex).forward, (4 + 4) + 8 + 4);
+  EXPECT_EQ(pass(2, {.ep = 2}, flex).backward, 4 + (8 + 8) + 4);
+  // The second group's rows come while the first is computed, the first one's sums go back while the second is.
+  EXPECT_EQ(pass(2, {.ep = 2}, groups).forward, 4 + 4 + 4 + 2);
+  EXPECT_EQ(pass(2, {.ep = 2}, delayed).backward, 4 + 8 + 8) << "the rows' way home beside the weights' products";
 }
 
 // The links of ep and etp are two: the exchange of one group goes on beside the gathering of another. Each of a rank's exchanges takes 8,

@@ -64,7 +64,7 @@ TEST(PipelineExecutor, GivesEveryGradientUnderEverySchedule) {
     for (const layout::PipelineOptions& options : std::vector<layout::PipelineOptions>{
              {kGpipe}, {k1F1B}, {kInterleaved, 1}, {kInterleaved, 2}, {kInterleaved, 3}, {kZbH1}, {kZbV}, {kDualPipe}}) {
       if (options.schedule == kDualPipe && p % 2 != 0) continue;
-      SCOPED_TRACE(testing::Message() << "p " << p << " schedule " << static_cast<int>(options.schedule) << " chunks " << options.chunks);
+      SCOPED_TRACE(::testing::Message() << "p " << p << " schedule " << static_cast<int>(options.schedule) << " chunks " << options.chunks);
       walk(p, options);
     }
   }

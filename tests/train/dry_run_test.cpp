@@ -74,7 +74,9 @@ Said said(const comm::RankRecords& records) {
     std::string text = call.kind == CallKind::kExchange ? call.name : call.text;
     for (const auto& message : call.messages)
       text += fmt::format(" {} {} {}", message.direction == comm::Direction::kSend ? "to" : "from", message.peer, message.tensor);
-    const bool of_experts = call.name.starts_with("rows to experts") || call.name.starts_with("rows from experts");  // depend on numbers
+    static constexpr std::string_view kOfNumbers[] = {"rows to experts",    "rows from experts", "choices to experts",
+                                                      "weights to experts", "tokens to experts", "sums of experts"};
+    const bool of_experts = std::ranges::any_of(kOfNumbers, [&](std::string_view name) { return call.name.starts_with(name); });
     if (!of_experts) text += fmt::format(" {}", call.traffic.sent);
     said[records.groups[call.group].path].push_back(text);
   }
@@ -118,6 +120,12 @@ TEST(DryRun, CallsWhatRealRanksCall) {
   expect_what_real_ranks_call(small(0, 8, {.pp = 2, .cp = 2, .tp = 2}));
   expect_what_real_ranks_call(small(4, 4, {.tp = 2, .ep = 2}));
   expect_what_real_ranks_call(small(4, 4, {.pp = 2, .ep = 2}));
+  DryRunRequest flex = small(4, 4, {.tp = 2, .ep = 2, .etp = 2});
+  flex.arrangement.experts = {.dispatcher = recipe::Dispatcher::kFlex, .token_groups = 2};
+  expect_what_real_ranks_call(flex);
+  DryRunRequest gathered = small(4, 4, {.tp = 2, .ep = 2, .etp = 2});
+  gathered.arrangement.experts.dispatcher = recipe::Dispatcher::kAllGather;
+  expect_what_real_ranks_call(gathered);
 }
 
 // A choice that needs whole sequences, and a balance over replicas whose share is asked for once though layers run again.

@@ -13,15 +13,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const recipe::ExpertOptions kGathers{.dispatcher = recipe::Dispatcher::kAllGather}, kOverlaps{.token_groups = 3, .delay_gradients = true};
+const recipe::ExpertOptions kGathers{.dispatcher = recipe::Dispatcher::kAllGather}, kOverlaps{.token_groups = 3, .delay_gradients = true},
+    kFlex{.dispatcher = recipe::Dispatcher::kFlex},
+    kFlexOverlaps{.dispatcher = recipe::Dispatcher::kFlex, .token_groups = 2, .delay_gradients = true};
 
-// Tensors of experts cut over ranks, experts folded over all axes of the dense side, both dispatchers, in groups of tokens and not.
+// Tensors of experts cut over ranks, experts folded over all axes of the dense side, all dispatchers, in groups of tokens and not.
 TEST(ProveExperts, FoldedExperts) {
   expect_proved(hybrid(), {{.ep = 2, .etp = 2},
                            {.tp = 2, .ep = 4, .experts = kOverlaps},
                            {.tp = 2, .ep = 2, .etp = 2, .experts = kGathers},
                            {.ranks = 8, .tp = 2, .etp = 4, .experts = kOverlaps},
-                           {.tp = 2, .cp = 2, .ep = 4, .etp = 2},
+                           {.tp = 2, .cp = 2, .ep = 4, .etp = 2, .experts = kFlexOverlaps},
                            {.pp = 2, .ep = 2, .etp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kZbH1}, .experts = kOverlaps}});
 }
 
@@ -39,7 +41,7 @@ TEST(ProveExperts, RoutersThatDropAndBalance) {
                                                       {.pp = 2},
                                                       {.pp = 2, .pipeline = {.schedule = recipe::PipelineSchedule::kDualPipe}},
                                                       {.ranks = 2, .zero = 3},
-                                                      {.cp = 2, .ep = 2, .experts = kGathers},
+                                                      {.cp = 2, .ep = 2, .experts = config.router.normalised ? kFlex : kGathers},
                                                       {.tp = 2, .ep = 2, .etp = 2, .experts = kOverlaps}};
     std::vector<recipe::ParallelOptions> today;
     for (size_t i = 0; i < all.size(); ++i) {

@@ -22,19 +22,19 @@ SortedByExpert::SortedByExpert(const Tensor& choice, ExpertRange of, bool every)
     assignment_ = assign_experts(choice, of.count);
     return;
   }
+  if (choice.is_meta()) {  // nobody knows which are wanted: room for all
+    assignment_.rows_per_expert = spread(choice.numel(), of.count);
+    choice_r_ = assignment_.source_r = at::empty({choice.numel()}, choice.options());
+    return;
+  }
   // Whatever is not wanted is sorted behind the last expert, and left off.
   const Tensor wanted = choice.ge(of.first).logical_and(choice.lt(of.first + of.count));
   const Tensor expert = at::where(wanted, choice.sub(of.first), of.count).reshape({-1});
   const Tensor order = std::get<1>(expert.sort(/*stable=*/true, 0, /*descending=*/false));
-  if (choice.is_meta()) {
-    assignment_.rows_per_expert = spread(choice.numel(), of.count);
-  } else {
-    const Tensor counts = at::bincount(expert, {}, of.count + 1).cpu();
-    const int64_t* const count = counts.const_data_ptr<int64_t>();
-    assignment_.rows_per_expert.assign(count, count + of.count);
-  }
-  const auto& counts = assignment_.rows_per_expert;
-  choice_r_ = order.narrow(0, 0, std::accumulate(counts.begin(), counts.end(), int64_t{0})).contiguous();
+  const Tensor counts = at::bincount(expert, {}, of.count + 1).cpu();
+  const int64_t* const count = counts.const_data_ptr<int64_t>();
+  assignment_.rows_per_expert.assign(count, count + of.count);
+  choice_r_ = order.narrow(0, 0, std::accumulate(count, count + of.count, int64_t{0})).contiguous();
   assignment_.source_r = choice_r_.div(choice.size(1), "floor");
 }
 
@@ -44,7 +44,7 @@ Tensor SortedByExpert::rows(const Tensor& x) const {
 
 Tensor SortedByExpert::back(const Tensor& y, const Tensor& weight) const {
   if (every_) return combine_experts(y, weight, assignment_);
-  const Tensor of_rows = weight.reshape({-1, 1}).index_select(0, choice_r_);
+  const Tensor of_rows = take_rows(weight.reshape({-1, 1}), choice_r_);
   return sum_rows(y.to(weight.scalar_type()).mul(of_rows), assignment_.source_r, weight.size(0)).to(y.scalar_type());
 }
 
