@@ -73,6 +73,17 @@ TEST_F(Program, OptionsOfTheRecipeTypedAsOptionsAreAnsweredWithWhatToType) {
   expect_error(run({"train", path("recipe.toml"), "--fersh"}), 64, "did you mean --fresh?");
 }
 
+// What other launchers are told: which program to start. Each command has its own way to several ranks.
+TEST_F(Program, LaunchOfAnotherCommandIsAnsweredWithHowThatOneIsStarted) {
+  expect_error(run({"launch", "-n", "2", "evaluate", "runs/a", "--data", "my texts"}), 64, "evaluate runs/a --data 'my texts' --ranks 2");
+  expect_error(run({"launch", "-n", "4", "evaluate", "runs/a", "--task", "needle"}), 64, "evaluate runs/a --task needle --ranks 4");
+  expect_error(run({"launch", "evaluate", "runs/a", "-n", "2"}), 64, "evaluate runs/a --ranks 2");
+  expect_error(run({"launch", "-n", "2", "prove", path("recipe.toml"), "--json"}), 64, "prove " + path("recipe.toml") + " --json");
+  expect_error(run({"launch", "-n", "2", "train", path("recipe.toml"), "train.steps=1"}), 64,
+               "launch -n 2 " + path("recipe.toml") + " train.steps=1");
+  expect_error(run({"launch", "-n", "2", "no-recipe.toml"}), 64, "no-recipe.toml");
+}
+
 TEST_F(Program, ARecipeWhoseTextIsNotUtf8IsRefusedBeforeAnyWork) {
   expect_error(run({"train", path("recipe.toml"), "sample.prompt=a\xff", "--run", path("run")}), 64, "sample.prompt");
   EXPECT_FALSE(fs::exists(path("run")));
@@ -232,8 +243,8 @@ TEST_F(Program, DoctorAndBenchMeasure) {
 
 // Workers that are processes: this program is started again, twice a call.
 TEST_F(Program, OuterLoopsAreMeasuredOnProcesses) {
-  const ProcessResult bench = run({"bench", "outer", "--processes", "--workers", "2", "--calls", "2", "--layers", "1", "--hidden", "32", "--turns", "1",
-                                   "--rounds", "1", "--megabytes", "1000", "--json"});
+  const ProcessResult bench = run({"bench", "outer", "--processes", "--workers", "2", "--calls", "2", "--layers", "1", "--hidden", "32",
+                                   "--turns", "1", "--rounds", "1", "--megabytes", "1000", "--json"});
   ASSERT_EQ(bench.status, 0) << bench.errors;
   const json row = json::parse(bench.output);
   EXPECT_EQ(row["workers"], 2);
