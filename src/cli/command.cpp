@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <type_traits>
 
@@ -107,6 +108,7 @@ Error usage_error(const CLI::App& command, const std::vector<std::string>& words
 struct Command::Shared {
   std::string heading = "Subcommands";  // of the commands added next
   std::function<ExitCode()> run;        // of the subcommand that was typed
+  std::map<const CLI::App*, Look> looks;
 };
 
 // Limits are looked at when a value is read, so they may be set after the option was declared.
@@ -277,6 +279,8 @@ void Command::on_run(std::function<ExitCode()> run) {
   });
 }
 
+void Command::before_reading(Look look) { shared_->looks[app_] = std::move(look); }
+
 Program::Program(const std::string& purpose, const std::vector<Example>& examples, std::function<std::string()> version)
     : app_(std::make_unique<CLI::App>(purpose, program_name())), root_(app_.get(), std::make_shared<Command::Shared>()) {
   app_->require_subcommand(1);
@@ -294,6 +298,9 @@ std::function<ExitCode()> Program::read(int count, char** words) {
       print(help);
       return ExitCode::kUsage;
     };
+  }
+  if (const auto look = root_.shared_->looks.find(&command); look != root_.shared_->looks.end()) {
+    look->second({std::ranges::find(typed, command.get_name()) + 1, typed.end()}, names_of(*app_));
   }
   try {
     app_->parse(count, words);

@@ -84,6 +84,10 @@ class Command {
   void allow_any_words();
 
   void on_run(std::function<ExitCode()> run);
+  // Sees the words that were typed behind the command's name before they are read, and the names of the program's commands; throws what says better than
+  // the reading why they cannot be meant.
+  using Look = std::function<void(const std::vector<std::string>& words, const std::vector<std::string>& commands)>;
+  void before_reading(Look look);
 
  private:
   friend class Program;

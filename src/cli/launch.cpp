@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/folders.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "checkpoint/starting_point.h"
 #include "cli/command.h"
@@ -53,6 +54,35 @@ void check_launch(const LaunchArguments& arguments) {
   if (arguments.recipe.empty()) refuse("a recipe", "RECIPE is required");
   if (arguments.ranks % arguments.nodes != 0)
     refuse("as many ranks on every node", fmt::format("{} ranks on {} nodes", arguments.ranks, arguments.nodes));
+}
+
+// `launch -n 2 evaluate runs/x`: what stands in the recipe's place is another command, which has its own way to several ranks.
+void refuse_other_commands(const std::vector<std::string>& words, const std::vector<std::string>& commands) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& name = words[i];
+    const bool is_value = i > 0 && words[i - 1].starts_with("-");
+    if (is_value || std::ranges::find(commands, name) == commands.end() || std::filesystem::exists(name)) continue;
+    if (name == "status" || name == "evict") return;  // its own
+    const bool trains = name == "train";
+    std::string before, behind, ranks;
+    for (size_t j = 0; j < words.size(); ++j) {
+      if (j == i) continue;
+      const bool of_ranks = (words[j] == "-n" || words[j] == "--ranks") && j + 1 < words.size();
+      if (of_ranks) ranks = words[j + 1];
+      if (of_ranks && !trains) {
+        ++j;
+      } else {
+        (j < i ? before : behind) += " " + shell_quoted(words[j]);
+      }
+    }
+    const bool shares = name == "evaluate" && !ranks.empty();
+    throw Error({.code = ExitCode::kUsage,
+                 .what = trains ? "launch trains without being told so" : fmt::format("launch trains; it does not start {}", name),
+                 .expected = "a recipe (TOML)",
+                 .found = name,
+                 .where = "longhaul launch",
+                 .hint = program_command(trains ? "launch" + before + behind : name + behind + (shares ? " --ranks " + ranks : ""))});
+  }
 }
 
 recipe::Recipe recipe_of(const LaunchArguments& arguments) {
@@ -169,6 +199,7 @@ void add_launch(Command& program) {
   launch.overrides(arguments->overrides);
   launch.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, as train does");
   launch.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>); others' output is in its logs/rank-N.log");
+  launch.before_reading(refuse_other_commands);
   launch.on_run([arguments] { return run_launch(*arguments); });
   add_launch_status(launch);
   add_launch_evict(launch);

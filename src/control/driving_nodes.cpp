@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/text.h"
 #include "control/driving.h"
@@ -8,6 +9,19 @@
 
 namespace longhaul::control {
 namespace {
+
+// An error has a line for each thing that it says.
+std::string in_one_line(const std::string& text) {
+  std::string line;
+  std::istringstream lines(text);
+  for (std::string one; std::getline(lines, one);) {
+    std::istringstream words(one);
+    std::string joined;
+    for (std::string word; words >> word;) joined += (joined.empty() ? "" : " ") + word;
+    if (!joined.empty()) line += (line.empty() ? "" : "; ") + joined;
+  }
+  return line;
+}
 
 std::set<std::pair<int64_t, int64_t>> running_of(const std::vector<RankBeat>& beats) {
   std::set<std::pair<int64_t, int64_t>> running;
@@ -169,7 +183,7 @@ void Driving::take_end(const std::string& name, RankExited exited) {
   if (exited.out_of_memory) seen.text += ", out of memory";
   constexpr int64_t kKilled = 128 + 9;  // says nothing itself: what its log ends with is of before
   const std::string words = !exited.error.text.empty() ? exited.error.text : exited.status == kKilled ? "" : last_line_of(exited);
-  if (!words.empty()) seen.text += ": " + brief(printable(words), 400);
+  if (!words.empty()) seen.text += ": " + brief(in_one_line(words), 400);
   fault(std::move(seen));
 }
 

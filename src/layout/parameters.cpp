@@ -329,6 +329,14 @@ int64_t key_copies(const ModelConfig& config, int64_t tensor_ranks) {
   return copies;
 }
 
+namespace {
+// As many ranks as can share, no more than there are.
+int64_t most_that_divides(int64_t count, int64_t ranks) {
+  while (count % ranks != 0) --ranks;
+  return ranks;
+}
+}  // namespace
+
 Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipeline_rank) {
   const Shape& shape = spec.tensor.global_shape;
   const SplitRule& split = spec.split;
@@ -341,7 +349,8 @@ Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipe
                    .what = fmt::format("{} experts cannot be dealt out to {} ranks", split.experts, ep),
                    .expected = "ep divides the number of experts",
                    .found = fmt::format("ep {}, {} experts", ep, split.experts),
-                   .where = spec.tensor.name});
+                   .where = spec.tensor.name,
+                   .hint = fmt::format("parallel.ep={}", most_that_divides(split.experts, ep))});
     }
     placement.pins.push_back({Axis::kEp, even_owner(split.experts, ep, spec.expert)});
   }
@@ -359,7 +368,8 @@ Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipe
                    .what = fmt::format("{} {} cannot be dealt out to {} ranks", units, what, mesh.size(axis)),
                    .expected = fmt::format("{} divides the number of {}{}", name_of(axis), what, split.grouped ? ", or is a multiple of it" : ""),
                    .found = fmt::format("{} {}, {} {}", name_of(axis), mesh.size(axis), units, what),
-                   .where = spec.tensor.name});
+                   .where = spec.tensor.name,
+                   .hint = fmt::format("parallel.{}={}", name_of(axis), most_that_divides(units, mesh.size(axis)))});
     }
     placement.dimensions[dimension].push_back({axis, split.unit});
   }

@@ -75,6 +75,17 @@ TEST_F(Program, OptionsOfTheRecipeTypedAsOptionsAreAnsweredWithWhatToType) {
   expect_error(run({"train", path("recipe.toml"), "--fersh"}), 64, "did you mean --fresh?");
 }
 
+// What other launchers are told: which program to start. Each command has its own way to several ranks.
+TEST_F(Program, LaunchOfAnotherCommandIsAnsweredWithHowThatOneIsStarted) {
+  expect_error(run({"launch", "-n", "2", "evaluate", "runs/a", "--data", "my texts"}), 64, "evaluate runs/a --data 'my texts' --ranks 2");
+  expect_error(run({"launch", "-n", "4", "evaluate", "runs/a", "--task", "needle"}), 64, "evaluate runs/a --task needle --ranks 4");
+  expect_error(run({"launch", "evaluate", "runs/a", "-n", "2"}), 64, "evaluate runs/a --ranks 2");
+  expect_error(run({"launch", "-n", "2", "prove", path("recipe.toml"), "--json"}), 64, "prove " + path("recipe.toml") + " --json");
+  expect_error(run({"launch", "-n", "2", "train", path("recipe.toml"), "train.steps=1"}), 64,
+               "launch -n 2 " + path("recipe.toml") + " train.steps=1");
+  expect_error(run({"launch", "-n", "2", "no-recipe.toml"}), 64, "no-recipe.toml");
+}
+
 TEST_F(Program, ARecipeWhoseTextIsNotUtf8IsRefusedBeforeAnyWork) {
   expect_error(run({"train", path("recipe.toml"), "sample.prompt=a\xff", "--run", path("run")}), 64, "sample.prompt");
   EXPECT_FALSE(fs::exists(path("run")));

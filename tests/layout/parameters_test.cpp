@@ -385,8 +385,10 @@ TEST(ParameterPlacement, RefusesHeadsAndExpertsThatDoNotDivide) {
     }
   };
   EXPECT_THAT(refused("layers.7.mixer.key.weight", Mesh(12, {.tp = 12})), testing::HasSubstr("8 heads cannot be dealt out to 12"));
-  EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})), testing::HasSubstr("64 heads cannot be dealt out to 3"));
-  EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})), testing::HasSubstr("32 experts cannot be dealt out to 5"));
+  EXPECT_THAT(refused("layers.0.mixer.norm.weight", Mesh(3, {.tp = 3})),
+              testing::AllOf(testing::HasSubstr("64 heads cannot be dealt out to 3"), testing::HasSubstr("parallel.tp=2")));
+  EXPECT_THAT(refused("layers.0.experts.0.up.weight", Mesh(5, {.ep = 5})),
+              testing::AllOf(testing::HasSubstr("32 experts cannot be dealt out to 5"), testing::HasSubstr("parallel.ep=4")));
 }
 
 }  // namespace
