@@ -74,8 +74,11 @@ BoardReader::~BoardReader() = default;
 
 std::optional<BoardReader> BoardReader::open(const std::filesystem::path& path) {
   std::optional<SharedFile> file = SharedFile::open(path, sizeof(BoardFile));
-  std::error_code nothing;
-  if (!file && !std::filesystem::exists(path, nothing)) return std::nullopt;
+  if (!file) {
+    std::error_code nothing;
+    const uintmax_t bytes = std::filesystem::file_size(path, nothing);
+    if (nothing || bytes == sizeof(BoardFile)) return std::nullopt;  // one that fits came behind the first look: the next one finds it
+  }
   auto state = file ? std::make_unique<State>(State{std::move(*file)}) : nullptr;
   if (state == nullptr || state->board().magic != BoardFile::kMagic || state->board().version != BoardFile::kVersion) {
     throw Error({.code = ExitCode::kData,

@@ -45,6 +45,29 @@ TEST(RankBoard, ThereIsNoneBeforeItsRank) {
   EXPECT_FALSE(BoardReader::open(folder.path() / "board").has_value());
 }
 
+// A board that came between the look for it and the question whether anything is there was called one of another version, and its daemon ended.
+TEST(RankBoard, OneThatComesWhileItIsLookedForIsThereOrNot) {
+  const TemporaryFolder folder;
+  std::atomic<bool> over = false;
+  std::string error;
+  std::thread reader([&] {
+    while (!over && error.empty()) {
+      try {
+        BoardReader::open(folder.path() / "board");
+      } catch (const Error& refused) {
+        error = refused.what();
+      }
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    const BoardWriter board(folder.path() / "board", {.rank = 1, .generation = 1, .node = "here"});
+    std::filesystem::remove(folder.path() / "board");
+  }
+  over = true;
+  reader.join();
+  EXPECT_EQ(error, "");
+}
+
 TEST(RankBoard, AFileOfAnotherVersionIsRefused) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "board") << "something else";
