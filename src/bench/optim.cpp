@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 
 #include "base/clock.h"
@@ -210,24 +209,8 @@ constexpr AdamwForm kAdamwForms[] = {
     {"adamw_alone", "fp32", false, false, 28, "LibTorch _fused_adamw_"},
 };
 
-// The loads and stores of a step and next to no arithmetic: what memory takes of it, and no loop can be quicker.
-void traffic(const AdamwForm& form, State& state, int64_t begin, int64_t end) {
-  using Four [[gnu::vector_size(16), gnu::aligned(4), gnu::may_alias]] = float;
-  const auto at = [](const Tensor& tensor, int64_t i) { return reinterpret_cast<Four*>(static_cast<float*>(tensor.data_ptr()) + i); };
-  Four *const m = at(state.m, begin), *const v = at(state.v, begin), *const w = at(state.w, begin), *const g = at(state.g, begin);
-  auto* const value = static_cast<uint16_t*>(state.value.data_ptr()) + begin;
-  for (int64_t i = 0; i < (end - begin) / 4; ++i) {
-    const Four gradient = g[i], weight = w[i] + gradient;
-    m[i] += gradient;
-    v[i] += gradient;
-    w[i] = weight;
-    if (form.clipped_and_zeroed) g[i] = Four{};
-    if (form.copied) std::memcpy(value + 4 * i, &weight, 4 * sizeof(uint16_t));
-  }
-}
-
-// Ours, a copy of 64 MiB, the same traffic without arithmetic, and the peer where it is asked for, in turns: "copy_share" is of the copy's bytes a second in the
-// same round, "traffic_share" how much of our time the traffic alone takes, "times_of_peer" how many of our steps fit into the peer's time; medians of rounds.
+// Ours, a copy of 64 MiB, and the peer where it is asked for, in turns: "copy_share" is of the copy's bytes a second in the same round, "times_of_peer"
+// how many of our steps fit into the peer's time in the same round; medians of rounds.
 Result adamw_in_turns(const AdamwForm& form, const kernels::AdamwScalars& given, State& state, bool peer, double error) {
   constexpr int kRounds = 9;
   const kernels::ElementLoops& loops = kernels::element_loops();
@@ -251,9 +234,6 @@ Result adamw_in_turns(const AdamwForm& form, const kernels::AdamwScalars& given,
   };
   const Tensor to = at::empty_like(state.w);
   const auto copy = [&] { to.copy_(state.w); };
-  const auto moves = [&] {  // the gradient is above 0, so v stays what has a root
-    parallel_for(0, kElements / 4, kGrain / 4, [&](int64_t begin, int64_t end) { traffic(form, state, 4 * begin, 4 * end); });
-  };
   const auto timed = [&](const auto& work) {
     state.g.fill_(1e-3f);
     const Stopwatch watch;
@@ -261,13 +241,12 @@ Result adamw_in_turns(const AdamwForm& form, const kernels::AdamwScalars& given,
     return watch.milliseconds();
   };
   const double copied_bytes = 8.0 * static_cast<double>(kElements), bytes = form.bytes * static_cast<double>(kElements);
-  std::vector<double> own, others, copy_shares, traffic_shares, times;
+  std::vector<double> own, others, copy_shares, times;
   for (int round = 0; round <= kRounds; ++round) {
-    const double copying = timed(copy), mine = timed(ours), moving = timed(moves), other = peer ? timed(theirs) : 0;
+    const double copying = timed(copy), mine = timed(ours), other = peer ? timed(theirs) : 0;
     if (round == 0) continue;
     own.push_back(mine);
     copy_shares.push_back((bytes / mine) / (copied_bytes / copying));
-    traffic_shares.push_back(moving / mine);
     if (peer) others.push_back(other), times.push_back(other / mine);
   }
   Result result{.name = form.name,
@@ -276,7 +255,6 @@ Result adamw_in_turns(const AdamwForm& form, const kernels::AdamwScalars& given,
                 .implementation = std::string(loops.instruction_set)};
   result.passes = {{"", timing_of(own), 0, bytes}};
   result.figures.emplace_back("copy_share", median_of(copy_shares));
-  result.figures.emplace_back("traffic_share", median_of(traffic_shares));
   if (peer) {
     result.peer = Peer{form.peer, {{"", timing_of(others), 0, bytes}}};
     result.figures.emplace_back("times_of_peer", median_of(times));

@@ -293,45 +293,35 @@ TEST(Exchanges, AllToAllIsTheTableAtItsPlaces) {
   EXPECT_NEAR(1e6 / all_to_all_share(1e6, 2) - 1e6, latency, 1e-6);
 }
 
+// Of a model of twelve layers whose tokens go to two of eight experts, over links without latency that every size fills.
+double expert_exchange(int64_t ep, int64_t etp, recipe::Dispatcher dispatcher = recipe::Dispatcher::kAllToAll) {
+  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
+  model.experts = 8;
+  model.experts_per_token = 2;
+  Cluster cluster = a100(8);
+  cluster.efficiency.by_size = false;
+  cluster.efficiency.message_s = 0;
+  return step_parts(work_of(model, 1024), {.dp = 8, .ep = ep, .etp = etp, .dispatcher = dispatcher}, 8, cluster, {}).expert_exchange;
+}
+constexpr double kTokenSeconds =
+    12 * 2 * 2 * 2 * 1024 * 768.0 / 240e9;  // each token once: 12 layers, to and fro, both passes, two bytes a channel
+
 // Rows to experts over ep, and each of them whole on every rank of etp (docs/design/parallel.md).
 TEST(Exchanges, OfExpertsThatTensorRanksShare) {
-  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
-  model.experts = 8;
-  model.experts_per_token = 2;
-  const Work work = work_of(model, 1024);
-  Cluster cluster = a100(8);
-  cluster.efficiency.by_size = false;
-  cluster.efficiency.message_s = 0;
-  const auto seconds = [&](int64_t ep, int64_t etp) {
-    return step_parts(work, {.dp = 8, .ep = ep, .etp = etp}, 8, cluster, {}).expert_exchange;
-  };
-  const double rows = 2 * 2 * 1024 * 768.0 / 240e9;  // two of each token, two bytes a channel
-  EXPECT_NEAR(seconds(4, 1), 12 * 2 * 2 * rows * 3 / 4, 1e-12) << "12 layers, to and fro, both passes";
-  EXPECT_NEAR(seconds(1, 4), 12 * 2 * 2 * rows * 3, 1e-12);
-  EXPECT_NEAR(seconds(4, 2), 12 * 2 * 2 * rows * (3.0 / 4 + 1), 1e-12);
+  EXPECT_NEAR(expert_exchange(4, 1), kTokenSeconds * 2 * 3 / 4, 1e-12) << "two rows of each token";
+  EXPECT_NEAR(expert_exchange(1, 4), kTokenSeconds * 2 * 3, 1e-12);
+  EXPECT_NEAR(expert_exchange(4, 2), kTokenSeconds * 2 * (3.0 / 4 + 1), 1e-12);
 }
 
-// All tokens to all ranks; or each to those that have any of its two of eight experts: of 28 pairs 13 have one
-// or both of two given ones.
+// All tokens to all ranks; or each to those that have any of its two of eight experts: of 28 pairs 13 have one or both of two given ones.
 TEST(Exchanges, OfTheOtherDispatchers) {
-  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
-  model.experts = 8;
-  model.experts_per_token = 2;
-  const Work work = work_of(model, 1024);
-  Cluster cluster = a100(8);
-  cluster.efficiency.by_size = false;
-  cluster.efficiency.message_s = 0;
-  const auto seconds = [&](recipe::Dispatcher dispatcher, int64_t ep, int64_t etp) {
-    return step_parts(work, {.dp = 8, .ep = ep, .etp = etp, .dispatcher = dispatcher}, 8, cluster, {}).expert_exchange;
-  };
-  const double tokens = 12 * 2 * 2 * 2 * 1024 * 768.0 / 240e9;  // of 12 layers, to and fro, both passes
   using enum recipe::Dispatcher;
-  EXPECT_NEAR(seconds(kAllGather, 4, 1), tokens * 3, 1e-12);
-  EXPECT_NEAR(seconds(kAllGather, 4, 2), tokens * 7, 1e-12);
-  EXPECT_NEAR(seconds(kFlex, 4, 1), tokens * 3 * 13 / 28, 1e-12);
-  EXPECT_NEAR(seconds(kFlex, 4, 2), tokens * 7 * 13 / 28, 1e-12);
-  EXPECT_NEAR(seconds(kFlex, 1, 4), tokens * 3, 1e-12) << "every rank has a part of every expert";
-  EXPECT_LT(seconds(kFlex, 4, 1), seconds(kAllToAll, 4, 1));
+  EXPECT_NEAR(expert_exchange(4, 1, kAllGather), kTokenSeconds * 3, 1e-12);
+  EXPECT_NEAR(expert_exchange(4, 2, kAllGather), kTokenSeconds * 7, 1e-12);
+  EXPECT_NEAR(expert_exchange(4, 1, kFlex), kTokenSeconds * 3 * 13 / 28, 1e-12);
+  EXPECT_NEAR(expert_exchange(4, 2, kFlex), kTokenSeconds * 7 * 13 / 28, 1e-12);
+  EXPECT_NEAR(expert_exchange(1, 4, kFlex), kTokenSeconds * 3, 1e-12) << "every rank has a part of every expert";
+  EXPECT_LT(expert_exchange(4, 1, kFlex), expert_exchange(4, 1));
 }
 
 // One thing changed: each change can be, is what it says and is not the plan itself; the fastest plan of a search has no better neighbour that fits.
