@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "base/statistics.h"
 #include "base/temporary_folder.h"
 #include "bench/random_tokens.h"
@@ -16,6 +17,7 @@
 #include "kernels/linear/product_check.h"
 #include "kernels/linear/raw.h"
 #include "recipe/load.h"
+#include "tensor/random_fill.h"
 #include "train/corruption.h"
 
 namespace longhaul::bench {
@@ -46,6 +48,13 @@ Flip flip_in(const std::vector<Tensor>& tensors, BitKind kind, std::mt19937_64& 
   const auto draw = [&](int64_t below) { return static_cast<int64_t>(dice() % static_cast<uint64_t>(below)); };
   const int64_t bit = kind == BitKind::kSign ? bits - 1 : kind == BitKind::kExponent ? mantissa + draw(exponent) : draw(mantissa);
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()) + element * tensor.element_size(), bit};
+}
+
+// The same in every run: LibTorch's generator is one for all ranks that are threads, so what each of them draws from it is chance.
+Tensor normal(const std::vector<int64_t>& shape, double deviation, const std::string& name) {
+  Tensor numbers = at::empty(shape);
+  fill_normal(numbers, RandomStream(0, "bench/corruption/" + name), deviation, shape, layout::Rectangle::whole(shape));
+  return numbers;
 }
 
 std::vector<Tensor> contiguous_states(optim::Optimizer& optimizer, const std::string& kind) {
@@ -195,7 +204,8 @@ void drill_states(Trained& trained, Drill& drill) {
 // What a sum over the ranks gave one of them, of numbers of the size of gradients, none of them an exact zero.
 void drill_messages(Trained& trained, Drill& drill) {
   const int64_t ranks = trained.ranks.world()->size();
-  const Tensor own = at::randn({100'000}) * 1e-3, sums = parallel::block_sums(own), sum = own.clone();
+  const Tensor own = normal({100'000}, 1e-3, fmt::format("message of {}", trained.ranks.rank()));
+  const Tensor sums = parallel::block_sums(own), sum = own.clone();
   trained.ranks.world()->all_reduce(sum, comm::Reduction::kSum, {.name = "message"}).wait();
   trained.ranks.world()->all_reduce(sums, comm::Reduction::kSum, {.name = "check of message"}).wait();
   drill.run(
@@ -252,7 +262,7 @@ void drill_gradients(Trained& trained, Drill& drill) {
 
 void drill_products(Drill& drill) {
   for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
-    const Tensor x = at::randn({32, 256}).to(type), weight = (at::randn({384, 256}) * 0.05).to(type);
+    const Tensor x = normal({32, 256}, 1, "x").to(type), weight = normal({384, 256}, 0.05, "weight").to(type);
     const Tensor y = kernels::linear_output(x, weight, {});
     const auto check = [&]() -> std::optional<std::string> {
       return kernels::check_product(x, weight, y).good() ? std::nullopt : std::optional<std::string>("wrong");
