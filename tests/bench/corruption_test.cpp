@@ -12,7 +12,9 @@ TEST(Corruption, CopiesShowEveryBitAndExponentsOfTheRestMost) {
   EXPECT_EQ(measured.false_alarms, 0);
   for (const CorruptionRow& row : measured.rows) {
     // The least bit of the exponent of a small number may hide in what sums round: one in some dozens. Three of eight would be a fault.
-    if (row.check == "messages" || row.check == "replay") EXPECT_GE(row.exponent.caught, 6) << row.place;
+    if (row.check == "messages" || row.check == "replay") {
+      EXPECT_GE(row.exponent.caught, 6) << row.place;
+    }
     for (const auto& rate : {row.sign, row.exponent, row.mantissa}) {
       EXPECT_EQ(rate.flips, 8);
       EXPECT_LE(rate.caught, 8);
