@@ -74,7 +74,7 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
   const Tensor gradient = random("gradient", sizes.heads, sizes.value_dim), offsets = to_tensor(layout.document_offsets);
   const double scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
   const auto pass = [&] {
-    kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale}).o_thd.backward(gradient);
+    kernels::attention(in[0], in[1], in[2], offsets, Tensor(), {.scale = scale, .causal = sizes.causal}).o_thd.backward(gradient);
     synchronize(request.device);
   };
   const auto forget = [&] {

@@ -1,5 +1,9 @@
 #include "checkpoint/open_model.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/load.h"
 #include "checkpoint/saved_recipe.h"
 #include "storage/catalog.h"
@@ -19,6 +23,18 @@ OpenModel open_model(const std::filesystem::path& path, const std::string& dtype
   model.decoder = std::make_unique<model::Decoder>(model.recipe.recipe.model, Precision::named(precision), device, model::Use::kInference);
   load_weights(checkpoint, model.decoder->parameters());
   return model;
+}
+
+void require_next_token(const OpenModel& model, const std::string& what) {
+  const recipe::Recipe& recipe = model.recipe.recipe;
+  if (recipe.train.objective == recipe::Objective::kNext && recipe.model.causal) return;
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = fmt::format("{} needs a model that predicts the next token, and this one fills in masked tokens", what),
+       .expected = "a checkpoint trained with train.objective = next",
+       .found = fmt::format("train.objective = {}, model.causal = {}", recipe::name_of_value(recipe.train.objective), recipe.model.causal),
+       .where = model.folder.string(),
+       .hint = program_command(fmt::format("evaluate {} --data PATH", model.folder.string())) + " says how well it does that"});
 }
 
 }  // namespace longhaul::checkpoint

@@ -23,4 +23,7 @@ struct OpenModel {
 // recipe's. Every byte is verified first. kCheckpoint errors.
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "", at::Device device = at::kCPU);
 
+// What supposes a model of the next token (writing on, judging answers) refuses others with it: kUsage.
+void require_next_token(const OpenModel& model, const std::string& what);
+
 }  // namespace longhaul::checkpoint

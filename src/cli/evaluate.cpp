@@ -27,6 +27,7 @@
 #include "evaluate/perplexity.h"
 #include "evaluate/questions.h"
 #include "tensor/device.h"
+#include "train/pretrain.h"
 
 namespace longhaul::cli {
 namespace {
@@ -111,7 +112,9 @@ ExitCode run(const EvaluateArguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
+  const bool masked = model.recipe.recipe.train.objective == recipe::Objective::kMasked;
   if (!arguments.task.empty()) {
+    checkpoint::require_next_token(model, fmt::format("--task {}", arguments.task));
     const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, {"task", words_of(arguments)}}});
     return run_evaluation_task(arguments, model, share_of(*world));
   }
@@ -126,8 +129,11 @@ ExitCode run(const EvaluateArguments& arguments) {
   const auto& recipe = model.recipe.recipe;
   const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, {"texts", arguments.data}}});
   const data::PreparedSource source = prepare_on_ranks(arguments, recipe.data, tokenizer, *world);
+  train::require_grids(recipe.model, {&source.held_out});
   const int64_t context = arguments.context > 0 ? arguments.context : recipe.train.sequence;
-  data::EvaluationReader reader({&source.held_out}, {.context = context, .overlap = overlap_of(arguments, context)});
+  data::EvaluationOptions options{.context = context, .overlap = overlap_of(arguments, context)};
+  if (masked) options.masking = data::evaluation_masks(tokenizer, recipe.train.masked_share);
+  data::EvaluationReader reader({&source.held_out}, options);
   std::optional<Progress> progress;  // of rank 0, which speaks for all
   if (world->rank() == 0) progress.emplace("evaluating", reader.tokens(), Progress::Unit::kTokens);
   const auto result = *evaluate::evaluate(
@@ -139,16 +145,22 @@ ExitCode run(const EvaluateArguments& arguments) {
       evaluate::Accuracy::kYes, share_of(*world));
   if (world->rank() != 0) return ExitCode::kDone;
   if (arguments.json) {
-    print_json({{"step", model.step},
-                {"loss", result.loss},
-                {"bits_per_byte", result.bits_per_byte},
-                {"perplexity", result.perplexity},
-                {"accuracy", *result.accuracy},
-                {"tokens", result.tokens},
-                {"bytes", result.bytes},
-                {"context", context},
-                {"stride", arguments.stride > 0 ? arguments.stride : context},
-                {"checkpoint", model.folder.string()}});
+    nlohmann::ordered_json json{{"step", model.step}, {"loss", result.loss}};
+    if (masked) {
+      json.update({{"bits_per_masked_token", result.bits_per_token()}, {"masked_share", recipe.train.masked_share}});
+    } else {
+      json.update({{"bits_per_byte", result.bits_per_byte}, {"perplexity", result.perplexity}, {"bytes", result.bytes}});
+    }
+    json.update({{"accuracy", *result.accuracy},
+                 {"tokens", result.tokens},
+                 {"context", context},
+                 {"stride", arguments.stride > 0 ? arguments.stride : context},
+                 {"checkpoint", model.folder.string()}});
+    print_json(json);
+  } else if (masked) {
+    print(fmt::format("step {}: {:.4f} bits per masked token, loss {:.4f}, {:.1f} % right on {}, a share of {:g}\n", model.step,
+                      result.bits_per_token(), result.loss, 100 * *result.accuracy, counted(result.tokens, "masked token"),
+                      recipe.train.masked_share));
   } else {
     print(fmt::format("step {}: {:.4f} bits per byte, loss {:.4f}, perplexity {:.2f}, next token {:.1f} % on {}, {}\n", model.step,
                       result.bits_per_byte, result.loss, result.perplexity, 100 * *result.accuracy, counted(result.tokens, "token"),

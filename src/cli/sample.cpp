@@ -115,6 +115,7 @@ ExitCode run(const SampleArguments& arguments) {
   const bool many = !arguments.prompts.empty();
   const std::vector<std::string> written = many ? generate::read_prompts(arguments.prompts) : std::vector{arguments.prompt};
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
+  checkpoint::require_next_token(model, "sample");
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
   settings.vocabulary = tokenizer.vocabulary();

@@ -17,6 +17,12 @@ EvaluationReader::EvaluationReader(std::vector<const TokenDataset*> datasets, Ev
                  .expected = "a context of at least 1 and an overlap below it",
                  .found = fmt::format("context {}, overlap {}", options_.context, options_.overlap)});
   }
+  if (options_.masking && options_.overlap > 0) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "windows that overlap would mask a token in each of them",
+                 .expected = "an overlap of 0 where masked tokens are predicted",
+                 .found = std::to_string(options_.overlap)});
+  }
   for (const TokenDataset* dataset : datasets_) documents_ += dataset->documents();
 }
 
@@ -68,7 +74,10 @@ std::optional<Batch> EvaluationReader::next() {
   builder.batch().rows = rows;
   builder.batch().target_bytes = bytes;
   windows_ += rows;
-  return builder.finish();
+  Batch batch = builder.finish();
+  const uint64_t first = inputs_;
+  inputs_ += batch.inputs.size();
+  return options_.masking ? with_masks(std::move(batch), *options_.masking, first) : batch;
 }
 
 }  // namespace longhaul::data

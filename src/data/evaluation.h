@@ -3,6 +3,8 @@
 // predicts all its inputs' labels, each later one begins `overlap` inputs before the end of the last and predicts only what is
 // new; so with overlap 0 a window starts without memory, and with more of it late tokens keep at least that much context.
 // Batches hold whole windows packed end to end, at most tokens_per_batch inputs (one window always fits). One thread.
+//
+// With `masking` the targets are masked tokens (masked.h), numbered in reading order; windows must not overlap then, for a token would be in two.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +13,16 @@
 
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "data/masked.h"
 
 namespace longhaul::data {
 
 struct EvaluationOptions {
   int64_t context = 512;  // longest window, inputs
   int64_t tokens_per_batch = 4096;
-  int64_t overlap = 0;       // below context
-  int64_t limit_tokens = 0;  // stop after this many targets, documents taken in a fixed random order; 0: all, in corpus order
+  int64_t overlap = 0;               // below context
+  int64_t limit_tokens = 0;          // stop after this many targets, documents taken in a fixed random order; 0: all, in corpus order
+  std::optional<Masking> masking{};  // none: next tokens. limit_tokens then counts tokens, masked or not
 };
 
 class EvaluationReader {
@@ -42,6 +46,7 @@ class EvaluationReader {
   int64_t done_ = 0;     // labels of it already given out
   int64_t targets_ = 0;  // given out
   int64_t windows_ = 0;
+  uint64_t inputs_ = 0;            // given out
   std::optional<Window> waiting_;  // did not fit into the last batch
 };
 

@@ -44,8 +44,8 @@ std::vector<SkipEntry> read_skips(const std::filesystem::path& file) { return sk
 std::vector<SkipEntry> skips_of(const std::string& text, const std::string& where) {
   if (text.empty()) return {};
   const nlohmann::json parsed = parse_json(text, where, kSkipRules);
-  const JsonView json(parsed, where, kSkipRules);
-  const JsonView version = json.at("version"), ranges = json.at("ranges");
+  const JsonView skips(parsed, where, kSkipRules);
+  const JsonView version = skips.at("version"), ranges = skips.at("ranges");
   version.require(version.integer() == 1, "version 1");
   std::vector<SkipEntry> entries;
   for (size_t i = 0; i < ranges.array_size(); ++i) entries.push_back(entry_of(ranges.at(i)));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <numbers>
 #include <optional>
 
 #include "data/evaluation.h"
@@ -15,10 +16,11 @@ namespace longhaul::evaluate {
 
 struct EvaluationResult {
   double loss = 0;           // nats per token
-  double bits_per_byte = 0;  // Σ nats / ln 2 / bytes of text that the targets stand for
+  double bits_per_byte = 0;  // Σ nats / ln 2 / bytes of text that the targets stand for; 0 where these are not counted (masked tokens)
   double perplexity = 0;     // exp(loss)
   int64_t tokens = 0;        // targets
   int64_t bytes = 0;
+  double bits_per_token() const { return loss / std::numbers::ln2; }
   std::optional<double> accuracy;  // share of targets that are the likeliest token; where it was asked for
 };
 

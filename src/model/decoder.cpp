@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "kernels/cheap_tensors.h"
 #include "kernels/embedding/op.h"
 #include "kernels/linear/op.h"
@@ -248,6 +249,14 @@ void Decoder::run_layers_twice(Context& context, Stream& stream, const layout::S
 }
 
 DecoderState Decoder::make_state() const {
+  if (!config_.causal) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "the model reads whole documents, and cannot go on with one",
+                 .expected = "a causal model",
+                 .found = "model.causal = false",
+                 .where = "the model's recipe",
+                 .hint = program_command("evaluate") + " says how well it fills in masked tokens"});
+  }
   std::vector<MixerState> states;
   for (const Stage& stage : stages_) {
     for (size_t l = 0; l < stage.layers.size(); ++l) {

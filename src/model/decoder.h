@@ -74,7 +74,7 @@ class Decoder {
   // All of them (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state: continues these sequences; the
   // view's positions must continue too.
   Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);
-  DecoderState make_state() const;               // of no sequences, for this rank's layers
+  DecoderState make_state() const;               // of no sequences, for this rank's layers; kUsage where the model is not causal
   Tensor logits(const Tensor& hidden_td) const;  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
   // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses are not in the number, but its backward
   // pass runs theirs (Context::join_auxiliary_loss). The view may be left out where there is one rank.

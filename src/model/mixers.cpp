@@ -16,6 +16,7 @@
 #include "model/mixture.h"
 #include "model/recurrent_mixer.h"
 #include "model/softmax_attention.h"
+#include "recipe/mixers.h"
 
 namespace longhaul::model {
 namespace {
@@ -77,6 +78,7 @@ std::unique_ptr<SequenceMixer> make_mixer(recipe::Mixer mixer, const recipe::Mod
                                           ParameterSet& parameters) {
   const auto* const found = std::ranges::find(kSequenceModules, mixer, &Listed<recipe::Mixer, SequenceMixer>::name);
   LONGHAUL_ASSERT(found != std::end(kSequenceModules), "no module for {}", place.name);
+  LONGHAUL_ASSERT(config.causal || recipe::entry_of(mixer).bidirectional, "{} has no form without an order", place.name);
   return found->make(config, place, parameters);
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/attention/op.h"
 #include "kernels/attention/paged.h"
+#include "kernels/bidirectional/op.h"
 #include "kernels/delta_rule/op.h"
 #include "kernels/experts/sorted.h"
 #include "kernels/linear_cross_entropy/op.h"
@@ -63,6 +64,14 @@ Tensor LocalOps::toeplitz(const Tensor& x, const Tensor& coefficient, const Tens
   const Tensor offsets = to_tensor(view.layout.document_offsets);
   if (states.state_sed.defined()) return kernels::toeplitz_continued(x, coefficient, log_decay, states, offsets);
   return kernels::toeplitz(x, coefficient, log_decay, offsets, Tensor(), /*with_state=*/false).y_td;
+}
+
+Tensor LocalOps::segment_softmax(const Tensor& x, const layout::SequenceView& view) {
+  return kernels::segment_softmax(x, to_tensor(view.layout.document_offsets));
+}
+
+Tensor LocalOps::bidirectional_attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceView& view) {
+  return kernels::bidirectional_attention(q, k, v, to_tensor(view.layout.document_offsets));
 }
 
 Tensor LocalOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const layout::SequenceView& view,

@@ -107,6 +107,10 @@ class ParallelOps {
   // Of this rank's channels (kernels/toeplitz/op.h). `states` as above.
   virtual Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e,
                           const kernels::ToeplitzStates& states, const layout::SequenceView& view) = 0;
+  // Without an order, over whole documents (kernels/bidirectional/op.h), of this rank's channels and heads.
+  virtual Tensor segment_softmax(const Tensor& x_tc, const layout::SequenceView& view) = 0;
+  virtual Tensor bidirectional_attention(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
+                                         const layout::SequenceView& view) = 0;
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) = 0;
   // Decoding: the newest tokens of these sequences, whose keys and values the cache holds already.
@@ -150,6 +154,8 @@ class LocalOps final : public ParallelOps {
                                                 const layout::SequenceView& view) override;
   Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e, const kernels::ToeplitzStates& states,
                   const layout::SequenceView& view) override;
+  Tensor segment_softmax(const Tensor& x_tc, const layout::SequenceView& view) override;
+  Tensor bidirectional_attention(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const layout::SequenceView& view) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,

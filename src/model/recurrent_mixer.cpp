@@ -137,6 +137,7 @@ kernels::TurnTable RecurrentMixer::turns(Context& context, const layout::Sequenc
   if (plan_.turn == Plan::Turn::kNone) return {};
   const auto positions = view.positions_of_axis(0);
   const ScalarType wide = context.precision.reduce;
+  if (!plan_.grid.empty()) return context.rotary->turns_on_grid(positions, plan_.grid, plan_.key, wide, like.device());
   const bool trains = at::GradMode::is_enabled() && frequencies_ != nullptr && frequencies_->trainable();
   if (frequencies_ != nullptr && (trains || !like.is_cpu())) {  // on a GPU nobody waits to read them
     const Tensor t = to_tensor(positions, like.device()).to(at::kDouble).add(plan_.first_position);
@@ -177,6 +178,10 @@ Tensor RecurrentMixer::recur(Context& context, const Made& projected, const layo
   Tensor v = for_each_query(featured(made.value, memory_heads_, plan_.value_map, Plan::Turn::kNone, {}), heads_), k,
          log_decay = log_decay_h_;
   kernels::LinearRecurrenceOptions options{.scale = plan_.scale, .tied_keys = plan_.tied_keys};
+  if (plan_.decay == Plan::Decay::kWhole) {
+    k = featured(context.ops.segment_softmax(made.key, view), heads_, Plan::Map::kNone, plan_.turn, table);
+    return context.ops.bidirectional_attention(q, k, v, view);
+  }
   if (plan_.decay == Plan::Decay::kCumulative) {
     const kernels::CumulativeSoftmax made_keys = context.ops.cumulative_softmax(made.key, scan_of(state, "log_sums", "begun"), view);
     k = featured(made_keys.k_tc, heads_, Plan::Map::kNone, plan_.turn, table);

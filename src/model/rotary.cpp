@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/toeplitz/grid.h"
 #include "tensor/device.h"
+#include "tensor/to_tensor.h"
 
 namespace longhaul::model {
 
@@ -40,6 +42,23 @@ const kernels::TurnTable& RotaryTables::turns(std::span<const int64_t> positions
   frequencies_ = frequencies;
   first_ = first;
   return turns_;
+}
+
+const kernels::TurnTable& RotaryTables::turns_on_grid(std::span<const int64_t> positions, const std::vector<int64_t>& grid, int64_t angles,
+                                                      ScalarType type, at::Device device) {
+  const Tensor& cos = grid_turns_.cos_tr;
+  const bool kept = cos.defined() && cos.scalar_type() == type && cos.device() == device && cos.size(1) == angles && grid == grid_ &&
+                    std::ranges::equal(positions, grid_positions_);
+  if (kept) return grid_turns_;
+  constexpr double kBase = 10000;
+  const kernels::TurnTable places = kernels::turns_of_grids({&grid, 1}, angles, angles, kBase, type, at::kCPU, /*plain=*/1);
+  std::vector<int64_t> place(positions.begin(), positions.end());
+  for (int64_t& p : place) p = p < places.cos_tr.size(0) ? p : 0;
+  const Tensor index = to_tensor(place);
+  grid_turns_ = {to_device(places.cos_tr.index_select(0, index), device), to_device(places.sin_tr.index_select(0, index), device)};
+  grid_positions_.assign(positions.begin(), positions.end());
+  grid_ = grid;
+  return grid_turns_;
 }
 
 }  // namespace longhaul::model

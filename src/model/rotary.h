@@ -17,6 +17,10 @@ class RotaryTables {
   // Of fixed frequencies: the angles (position + first) · frequency, formed in fp64.
   const kernels::TurnTable& turns(std::span<const int64_t> positions, const std::vector<double>& frequencies, double first, ScalarType type,
                                   at::Device device);
+  // Of places on a grid (MD-LRPE, kernels/toeplitz/grid.h), `angles` of a head for all heads alike: position p stands at token p − 1 of the grid. Position
+  // 0 and what lies beyond the grid (padding: documents are checked where they are read) stand nowhere: angle 0.
+  const kernels::TurnTable& turns_on_grid(std::span<const int64_t> positions, const std::vector<int64_t>& grid, int64_t angles,
+                                          ScalarType type, at::Device device);
 
  private:
   std::vector<int64_t> positions_;
@@ -26,6 +30,8 @@ class RotaryTables {
   std::vector<double> frequencies_;
   double first_ = 0;
   kernels::TurnTable turns_;
+  std::vector<int64_t> grid_positions_, grid_;
+  kernels::TurnTable grid_turns_;
 };
 
 }  // namespace longhaul::model

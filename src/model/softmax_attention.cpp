@@ -13,6 +13,7 @@ SoftmaxAttention::SoftmaxAttention(const recipe::ModelConfig& config, const Bloc
     : SequenceMixer(place.name),
       head_dim_(config.head_dim),
       window_(config.softmax.window(place.layer)),
+      causal_(config.causal),
       eps_(config.norm_eps),
       qkv_(parameters, name(), "qkv", {"query", "key", "value"}, config.bias || config.softmax.bias != recipe::AttentionBias::kNone),
       output_(parameters, name(), "output", {"output"}, config.bias || config.softmax.bias == recipe::AttentionBias::kAll),
@@ -49,7 +50,7 @@ Summand SoftmaxAttention::summand(Context& context, BlockInput& input, const lay
     table = context.rotary->table(view.positions_of_axis(0), frequencies_, context.precision.reduce, qkv.device());
   }
   const auto [q, k, v] = kernels::split_heads(qkv, heads_, kv_heads_, head_dim_, table);
-  const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_)), .window = window_};
+  const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_)), .window = window_, .causal = causal_};
   Tensor o;
   if (state != nullptr) {
     kernels::KeyValueCache& cache = state->state.keys_values();

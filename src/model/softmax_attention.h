@@ -20,6 +20,7 @@ class SoftmaxAttention final : public SequenceMixer {
   Tensor normed(const Tensor& qkv) const;  // queries and keys normed, values as they are
 
   int64_t head_dim_, window_;
+  bool causal_;
   std::vector<double> frequencies_;  // of rotary positions; none: they are not rotated
   double eps_;
   Linear qkv_;

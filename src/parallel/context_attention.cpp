@@ -94,6 +94,7 @@ Tensor shared_attention(int64_t inner, Communicator& group, const Tensor& q, con
   Ring ring{.group = &group, .own = group.rank() / inner};
   ring.visible = kernels::Visibility::packed(view.layout.document_offsets, view.layout.document_offsets);
   ring.visible.window = options.window;
+  ring.visible.causal = options.causal;
   for (int64_t i = 0; i < rounds; ++i) {
     ring.members.push_back({.rank = i * inner + place, .runs = neighbours_of(view, pieces, i * inner, inner).runs});
   }

@@ -46,18 +46,20 @@ struct Row {
   int64_t tokens() const { return std::accumulate(rank_tokens.begin(), rank_tokens.end(), int64_t{0}); }
 };
 
-Row row_of(const Communicator& group, const layout::SequenceView& view, int64_t window, at::Device device) {
+Row row_of(const Communicator& group, const layout::SequenceView& view, const kernels::AttentionOptions& options, at::Device device) {
   Row row{.runs = {}, .rank_tokens = view.context_lengths(), .to_row = {}, .to_ranks = {}};
   const std::vector<int64_t> order = view.context_order();
   row.to_ranks = to_tensor(order, device);
   row.to_row = to_tensor(layout::inverse_permutation(order), device);
   Visibility whole = Visibility::packed(view.layout.document_offsets, view.layout.document_offsets);
-  whole.window = window;
+  whole.window = options.window;
+  whole.causal = options.causal;
   for (const ContextPiece& piece : context_pieces(view)) {
     if (piece.rank != group.rank()) continue;
     const auto& documents = view.layout.document_offsets;
     const int64_t first = *std::prev(std::ranges::upper_bound(documents, piece.tokens.begin));  // of the document that the run begins in
-    const Range keys{first, piece.tokens.end() - first};
+    const int64_t end = options.causal ? piece.tokens.end() : *std::ranges::lower_bound(documents, piece.tokens.end());
+    const Range keys{first, end - first};
     row.runs.push_back(
         {{piece.local_begin, piece.tokens.length}, keys, whole.pair({piece.tokens.begin, piece.tokens.end()}, {keys.begin, keys.end()})});
   }
@@ -178,7 +180,7 @@ Tensor gathered_attention(Communicator& group, const Tensor& q, const Tensor& k,
                           const kernels::AttentionOptions& options) {
   const double scale = options.scale;
   return kernels::differentiable("gathered_attention", {q, k, v}, [&]() -> Recorded {
-    const Row row = row_of(group, view, options.window, q.device());
+    const Row row = row_of(group, view, options, q.device());
     const AttentionResult all = forward(group, row, q.detach(), k.detach(), v.detach(), scale);
     return {.results = {all.o_thd, all.logsumexp_th},
             .saved = {q, k, v, all.o_thd, all.logsumexp_th},

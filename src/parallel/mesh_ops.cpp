@@ -6,6 +6,7 @@
 #include "kernels/toeplitz/op.h"
 #include "parallel/collectives.h"
 #include "parallel/context_attention.h"
+#include "parallel/context_bidirectional.h"
 #include "parallel/context_carry.h"
 #include "parallel/context_delta_rule.h"
 #include "parallel/context_recurrence.h"
@@ -67,6 +68,16 @@ Tensor MeshOps::toeplitz(const Tensor& x, const Tensor& coefficient, const Tenso
   if (view.share.context_ranks == 1) return local_.toeplitz(x, coefficient, log_decay, states, view);
   LONGHAUL_ASSERT(!states.state_sed.defined(), "decoding runs on one context rank");
   return context_toeplitz(groups_.over({Axis::kCp}), x, coefficient, log_decay, view);
+}
+
+Tensor MeshOps::segment_softmax(const Tensor& x, const SequenceView& view) {
+  if (view.share.context_ranks == 1) return local_.segment_softmax(x, view);
+  return context_segment_softmax(groups_.over({Axis::kCp}), x, view);
+}
+
+Tensor MeshOps::bidirectional_attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view) {
+  if (view.share.context_ranks == 1) return local_.bidirectional_attention(q, k, v, view);
+  return context_bidirectional_attention(groups_.over({Axis::kCp}), q, k, v, view);
 }
 
 Tensor MeshOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, const SequenceView& view,

@@ -31,6 +31,8 @@ class MeshOps final : public model::ParallelOps {
                                                 const layout::SequenceView& view) override;
   Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e, const kernels::ToeplitzStates& states,
                   const layout::SequenceView& view) override;
+  Tensor segment_softmax(const Tensor& x_tc, const layout::SequenceView& view) override;
+  Tensor bidirectional_attention(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const layout::SequenceView& view) override;
   Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                    const kernels::AttentionOptions& options) override;
   Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,

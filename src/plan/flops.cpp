@@ -42,7 +42,7 @@ TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t s
     const double tokens = static_cast<double>(sequence),
                  channels = static_cast<double>(attention.heads * (attention.head_dim + attention.value_dim));
     flops.attention_full += 6 * channels * tokens;
-    flops.attention_causal += 6 * channels * keys_seen(tokens, config.softmax.window(l));
+    flops.attention_causal += 6 * channels * (attention.causal ? keys_seen(tokens, config.softmax.window(l)) : tokens);
     flops.recurrence += 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value);
     // Reads what it has under the key as well.
     flops.recurrence += 18 * static_cast<double>(delta_rule.heads * delta_rule.key * delta_rule.value);

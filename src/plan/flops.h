@@ -3,8 +3,8 @@
 //   F = 6·N_mm + Σ over attentions 12·heads·head_dim·s + Σ over recurrences 12·heads·key·value
 //
 // N_mm: parameters in matrix products that a token passes through (k of the experts; the head, not the embedding table). s: the
-// sequence in the full convention (PaLM, FlashAttention-2), half of it in the causal one (Megatron). A linear recurrence counts
-// its algorithmic minimum. Recomputation never counts (that is HFU).
+// sequence in the full convention (PaLM, FlashAttention-2), half of it in the causal one (Megatron), where the model is causal. A linear recurrence counts
+// its algorithmic minimum, which is also that of one sum over a whole document (kernels/bidirectional). Recomputation never counts (that is HFU).
 #pragma once
 
 #include "recipe/model_config.h"

@@ -105,16 +105,17 @@ BlockShare RankShare::mixer(int64_t layer) const {
   }
   if (cp > 1 && sizes.attention.heads > 0) context(sizes.attention, block);
   if (cp > 1 && sizes.recurrence.heads > 0) {
-    // Gradients of q, k, v of all pieces, beside those of one.
+    // Gradients of q, k, v of all pieces, beside those of one. Of sums over whole documents, a piece and what is made of it in their precision.
     block.kept += entering_states(layer);
-    block.backward += 3 * channels(sizes.recurrence.heads * sizes.recurrence.key) / number(own.pieces);
+    block.backward +=
+        3 * channels(sizes.recurrence.heads * sizes.recurrence.key) / number(own.pieces) * (sizes.recurrence.causal ? 1 : wide / element);
   }
   return block;
 }
 
 double RankShare::entering_states(int64_t layer) const {
   const recipe::RecurrenceSizes sizes = recipe::operators_of_layer(local.model, layer).recurrence;
-  return cp > 1 ? number(own.pieces * sizes.heads * sizes.key * sizes.value) * wide : 0;
+  return cp > 1 && sizes.causal ? number(own.pieces * sizes.heads * sizes.key * sizes.value) * wide : 0;
 }
 
 // A norm over channels of several ranks goes through ATen in the precision of sums: the rows, normed, times weights, and a gate's sigmoid. → what its backward pass

@@ -221,6 +221,16 @@ struct Recurrence {
   double area, block, segments, slots, blocks;
 };
 
+// ---- one sum over a document (kernels/bidirectional/cpu.cpp)
+
+ThreadBuffer set_buffer(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {
+  constexpr double kTokens = 256;
+  const double e = number(element_bytes(request.dtype)), key = number(sizes.key), value = number(sizes.value), wide = std::max(key, value);
+  const double panels = std::max(panel_elements(request, key, value), panel_elements(request, value, key));
+  return {std::min(number(request.threads), documents_of(request).count * number(sizes.heads)),
+          e * (kTokens * wide + panel_elements(request, kTokens, wide) + key * value + panels) + 4 * kTokens * wide};
+}
+
 // ---- the delta rule (kernels/delta_rule): LibTorch's operators in spans of chunks, chunked.h; our own in segments of chunks, cpu_chunk.cpp
 
 struct DeltaSpans {
@@ -314,6 +324,7 @@ double buffers_of_threads(const MemoryRequest& request, bool loss) {
   for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
     const recipe::OperatorSizes sizes = recipe::entry_of(mixer).operators(request.model);
     if (own_delta_rule(request, sizes.delta_rule)) buffers.push_back(DeltaChunks(request).buffer(request, sizes.delta_rule));
+    if (sizes.recurrence.heads > 0 && !sizes.recurrence.causal) buffers.push_back(set_buffer(request, sizes.recurrence));
     if (sizes.attention.heads == 0) continue;
     buffers.push_back(attention_forward_buffer(request, sizes.attention));
     buffers.push_back(attention_backward_buffer(request, sizes.attention));
@@ -366,12 +377,13 @@ double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRul
 
 double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {
   if (sizes.heads == 0) return 0;
+  if (!sizes.causal) return number(wide_bytes(request.dtype)) * documents_of(request).count * number(sizes.heads * sizes.key * sizes.value);
   const Recurrence recurrence(request, sizes);
   return number(wide_bytes(request.dtype)) * recurrence.slots * recurrence.heads * recurrence.area;
 }
 
 double recurrence_workspace(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {
-  if (!packs(request) || sizes.heads == 0) return 0;
+  if (!packs(request) || sizes.heads == 0 || !sizes.causal) return 0;  // one sum a document has what its threads keep
   const Recurrence recurrence(request, sizes);
   const auto execution = recurrence.execution(request);
   const double workers = recurrence.workers(request) * recurrence.worker_bytes(request);

@@ -97,7 +97,7 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
     const double held = work.expert_parameters / count(layout.ep * layout.etp);
     time.expert_products = std::max(2 * tokens * work.expert_products / tp * practice.imbalance / peak, 2 * held / rate);
   }
-  const double keys = practice.causal ? context * (1 - context / (2 * work.sequence)) : context;
+  const double keys = practice.causal && work.causal ? context * (1 - context / (2 * work.sequence)) : context;
   const double share = practice.attention > 0 ? practice.attention : cluster.efficiency.attention;
   time.attention =
       4 * tokens * keys * work.attention_channels / tp / (practice.flash && share > 0 ? cluster.device.bf16_flops * share : peak);

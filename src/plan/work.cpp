@@ -93,6 +93,7 @@ Work work_of(const recipe::ModelConfig& model, int64_t sequence) {
   work.expert_count = model.experts;
   work.heads = model.heads;
   work.kv_heads = model.heads;
+  work.causal = model.causal;
   work.parallel_block = model.wiring == recipe::Wiring::kParallel;
   for (int64_t l = 0; l < model.layers; ++l) {
     const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(model, l);

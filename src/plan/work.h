@@ -28,6 +28,7 @@ struct Work {
   double attention_channels = 0;  // heads · (key + value channels of a head) / 2, of the mean layer: half where every second one is softmax
   double key_value_channels = 0;   // kv_heads · (key + value channels), likewise
   double recurrence_products = 0;  // heads · key · value
+  bool causal = true;              // of attention; else every token sees all keys
   double embedding_parameters = 0, head_parameters = 0;
   double kept_bytes = 0, cheap_bytes = 0,
          input_bytes = 0;  // of a token and the mean layer, in bf16: kept, made again cheaply, the layer's input

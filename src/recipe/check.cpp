@@ -311,18 +311,64 @@ void data(const Recipe& recipe, Problems& out) {
                    "give one weight per source, or none"});
   }
   mix(options, out);
-  if (recipe.train.task == "recall") return;  // reads no text
+  if (recipe.train.task == "recall") return;                                  // reads no text
+  const int64_t mask = recipe.train.objective == Objective::kMasked ? 1 : 0;  // a row of the embedding behind the tokenizer's
   if (options.tokenizer.empty()) {
     out.push_back({{"data.tokenizer"}, "data.tokenizer is empty", "data.tokenizer=train, bytes, or the path of a tokenizer.json"});
-  } else if (options.tokenizer == "train" && options.vocabulary > recipe.model.vocabulary) {
+  } else if (options.tokenizer == "train" && options.vocabulary + mask > recipe.model.vocabulary) {
     out.push_back({{"data.vocabulary", "model.vocabulary"},
-                   fmt::format("data.vocabulary = {} tokens do not fit the model.vocabulary = {} rows of the embedding", options.vocabulary,
-                               recipe.model.vocabulary),
-                   fmt::format("data.vocabulary={}", std::max<int64_t>(recipe.model.vocabulary, kByteTokens))});
-  } else if (options.tokenizer == "bytes" && recipe.model.vocabulary < kByteTokens) {
+                   fmt::format("data.vocabulary = {} tokens{} do not fit the model.vocabulary = {} rows of the embedding",
+                               options.vocabulary, mask > 0 ? " and a mask token" : "", recipe.model.vocabulary),
+                   fmt::format("data.vocabulary={}", std::max<int64_t>(recipe.model.vocabulary - mask, kByteTokens))});
+  } else if (options.tokenizer == "bytes" && recipe.model.vocabulary < kByteTokens + mask) {
     out.push_back({{"data.tokenizer", "model.vocabulary"},
-                   fmt::format("data.tokenizer = bytes needs {} rows; model.vocabulary = {}", kByteTokens, recipe.model.vocabulary),
-                   fmt::format("model.vocabulary={}", kByteTokens)});
+                   fmt::format("data.tokenizer = bytes needs {} rows{}; model.vocabulary = {}", kByteTokens + mask,
+                               mask > 0 ? ", one of them for train.objective = masked" : "", recipe.model.vocabulary),
+                   fmt::format("model.vocabulary={}", kByteTokens + mask)});
+  }
+}
+
+// What a model may have read of what it is to predict.
+void objective(const Recipe& recipe, Problems& out) {
+  const bool masked = recipe.train.objective == Objective::kMasked;
+  if (recipe.train.task != "pretrain") {
+    if (masked || !recipe.model.causal) {
+      out.push_back(
+          {{"train.task", "train.objective", "model.causal"},
+           fmt::format("train.task = {} predicts what comes next: its models are causal, and its objective is next", recipe.train.task),
+           "train.objective=next model.causal=true, or train.task=pretrain"});
+    }
+    return;
+  }
+  if (!masked && !recipe.model.causal) {
+    out.push_back({{"model.causal", "train.objective"},
+                   "model.causal = false: every token reads the one behind it, which train.objective = next is to predict",
+                   "train.objective=masked, or model.causal=true"});
+  }
+  if (masked && recipe.model.predict_ahead > 0) {
+    out.push_back(
+        {{"train.objective", "model.predict_ahead"},
+         fmt::format("train.objective = masked: there is no token further ahead for model.predict_ahead = {}", recipe.model.predict_ahead),
+         "model.predict_ahead=0, or train.objective=next"});
+  }
+}
+
+// Documents that are grids stand whole in a row: behind a cut nobody would know where on the grid a token stands.
+void grid(const Recipe& recipe, Problems& out) {
+  const int64_t tokens = recipe.model.lightnet.tokens_of_grid(), each = tokens + 1;
+  const auto used = mixers_used(recipe.model);
+  if (tokens == 0 || recipe.train.task != "pretrain" || std::ranges::find(used, Mixer::kLightnet) == used.end()) return;
+  if (recipe.train.sequence % each != 0) {
+    out.push_back(
+        {{"train.sequence", "model.lightnet.grid"},
+         fmt::format("train.sequence = {} is no multiple of {}: a grid of model.lightnet.grid and its separator, which no row may cut",
+                     recipe.train.sequence, each),
+         fmt::format("train.sequence={}", std::max<int64_t>(1, recipe.train.sequence / each) * each)});
+  }
+  if (!recipe.data.document_boundaries) {
+    out.push_back({{"data.document_boundaries", "model.lightnet.grid"},
+                   "data.document_boundaries = false: of several grids in one document nobody would know where a token stands",
+                   "data.document_boundaries=true"});
   }
 }
 
@@ -375,6 +421,8 @@ std::vector<Problem> problems(const Recipe& recipe) {
   outer(recipe, out);
   width(recipe, out);
   data(recipe, out);
+  objective(recipe, out);
+  grid(recipe, out);
   recall(recipe, out);
   check_batches(recipe, out);
   return out;

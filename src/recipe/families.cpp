@@ -267,6 +267,11 @@ void check_family(const ModelConfig& model, std::vector<Problem>& out) {
                    fmt::format("model.family = {}: its embeddings have no Toeplitz encoding", model.family),
                    "model.family=longhaul"});
   }
+  if (model.family != "longhaul" && !model.causal) {
+    out.push_back({{"model.family", "model.causal"},
+                   fmt::format("model.family = {}: its models are causal, and no configuration of theirs says otherwise", model.family),
+                   "model.family=longhaul, or model.causal=true"});
+  }
   for (const Rule& rule : found->rules) {
     if (rule.holds(model)) continue;
     std::vector<std::string> keys = {"model.family"};

@@ -39,6 +39,39 @@ void check_biases(const ModelConfig& model, std::vector<Problem>& out) {
                  "model.bias=false"});
 }
 
+// Of a model in which all tokens of a document read each other, whatever supposes that one comes after the other.
+void check_order(const ModelConfig& model, std::vector<Problem>& out) {
+  if (model.causal) return;
+  const auto refuse = [&](std::string key, const std::string& reason, std::string hint) {
+    out.push_back({{"model.causal", std::move(key)}, "model.causal = false: " + reason, std::move(hint)});
+  };
+  std::string with;
+  for (const SequenceMixerEntry* entry : kSequenceMixers) {
+    if (entry->bidirectional) with += (with.empty() ? "" : ", ") + std::string(entry->name);
+  }
+  for (const Mixer mixer : mixers_used(model)) {
+    if (entry_of(mixer).bidirectional) continue;
+    refuse("model.mixers", fmt::format("{} reads tokens in their order, and has no form without; {} have", entry_of(mixer).name, with),
+           "model.mixers=lightnet, or model.causal=true");
+  }
+  const auto used = mixers_used(model);
+  if (std::ranges::find(used, Mixer::kSoftmax) != used.end() &&
+      std::ranges::any_of(model.softmax.windows, [](int64_t window) { return window > 0; })) {
+    refuse("model.softmax.windows", "a window counts the keys before a token, and here there are keys behind it too",
+           "model.softmax.windows=0");
+  }
+  if (model.toeplitz > 0) {
+    refuse("model.toeplitz",
+           fmt::format("the kernel of model.toeplitz = {} is causal, and tells a token of those before it alone", model.toeplitz),
+           "model.toeplitz=0");
+  }
+  if (model.predict_ahead > 0) {
+    refuse("model.predict_ahead",
+           fmt::format("model.predict_ahead = {} modules would predict tokens that the hidden states have read", model.predict_ahead),
+           "model.predict_ahead=0");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string_view> names_of(Mixer) {
@@ -56,6 +89,7 @@ OperatorSizes operators_of_layer(const ModelConfig& model, int64_t layer) {
 }
 
 std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t layer) {
+  if (!model.causal) return {};  // nothing is decoded
   const SequenceMixerEntry& entry = entry_of(model.mixer(layer));
   return (layer == 0 && entry.of_first_layer.state != nullptr ? entry.of_first_layer.state : entry.state)(model);
 }
@@ -92,6 +126,7 @@ void check_mixers(const ModelConfig& model, std::vector<Problem>& out) {
     if (entry_of(mixer).check != nullptr) entry_of(mixer).check(model, out);
   }
   check_biases(model, out);
+  check_order(model, out);
 }
 
 double BlockSizes::norm_sums(int64_t count) const { return std::min(128.0, tokens / 8) * static_cast<double>(count) * wide; }

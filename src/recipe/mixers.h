@@ -86,10 +86,12 @@ struct AttentionSizes {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;  // channels of a query and of a key
   int64_t rotary_dim = 0;
   int64_t value_dim = 0;
+  bool causal = true;
 };
 struct RecurrenceSizes {
   int64_t heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
   bool gated = false;                     // decays and keys are made of a gate for each key channel
+  bool causal = true;                     // false: one state for a whole document (kernels/bidirectional)
 };
 struct DeltaRuleSizes {
   int64_t heads = 0, key_heads = 0, key = 0, value = 0;  // the state is [heads, key, value]
@@ -139,6 +141,7 @@ struct BlockMemory {
 struct SequenceMixerEntry {
   std::string_view name;                                               // in recipes: "lightning"
   bool biases = false;                                                 // its linear layers may have them
+  bool bidirectional = false;                                          // it has a form for model.causal = false
   void (*declare)(OptionSet&, ModelConfig&);                           // its own options
   void (*check)(const ModelConfig&, std::vector<Problem>&) = nullptr;  // refuses what cannot be; asked where the mixer is used
   OperatorSizes (*operators)(const ModelConfig&);

@@ -110,6 +110,10 @@ void declare(OptionSet& set, ModelConfig& model) {
          "Sequence mixer of each layer as a pattern repeated over the layers, first layer first; [\"lightning*7\", \"softmax\"] is the 7:1 hybrid.")
       .also_called({"attn_type_list", "layer_types", "attention"});
   set.add(
+         "model.causal", model.causal,
+         "Whether a token reads those before it alone. false: all tokens of its document (lightnet and softmax layers), for train.objective = masked.")
+      .also_called({"is_causal", "is_decoder", "bidirectional"});
+  set.add(
          "model.channel", model.channel,
          "Channel mixer: swiglu (gate, up, down), gelu (up, tanh-GeLU, down), glu (swiglu without silu), or none: layers of a sequence mixer alone.")
       .also_called({"hidden_act", "activation", "mlp"});

@@ -60,6 +60,7 @@ struct ModelConfig {
   int64_t heads = 8;
   int64_t head_dim = 64;
   std::vector<Mixer> mixers = {Mixer::kSoftmax};  // pattern repeated over the layers
+  bool causal = true;                             // false: every token reads all tokens of its document, those behind it too
   SoftmaxOptions softmax;                         // what belongs to one mixer
   LightningOptions lightning;
   Hgrn2Options hgrn2;

@@ -111,6 +111,7 @@ double parse_until_time(std::string_view text, double now_unix_s) {
 std::vector<std::string_view> names_of(Dtype) { return {"bf16", "fp32", "fp64"}; }
 std::vector<std::string_view> names_of(Recompute) { return {"none", "selective", "full"}; }
 std::vector<std::string_view> names_of(Offload) { return {"none", "file"}; }
+std::vector<std::string_view> names_of(Objective) { return {"next", "masked"}; }
 
 void declare(OptionSet& set, TrainOptions& train) {
   set.add("train.task", train.task, "What is learned: \"pretrain\", the texts of [data]; \"recall\", the sequences of [recall].")
@@ -120,6 +121,15 @@ void declare(OptionSet& set, TrainOptions& train) {
       .at_least(1)
       .also_called({"max_steps", "max_iters", "iterations", "train_iters"})
       .may_change();
+  set.add(
+         "train.objective", train.objective,
+         "What pretrain predicts: next, at each token the one behind it; masked, tokens that were replaced by a mask token, where they stood.")
+      .also_called({"mlm", "masked_lm"});
+  set.add("train.masked_share", train.masked_share,
+          "Of train.objective = masked: the share of the tokens that are masked, drawn anew in every epoch.")
+      .above(0)
+      .at_most(1)
+      .also_called({"mlm_probability", "mask_ratio", "mask_prob"});
   set.add("train.seed", train.seed, "Seed of the initial weights and of every random stream except the order of the data.").at_least(0);
   set.add("train.dtype", train.dtype, "Working precision; master weights and moments are fp32, or fp64 when this is fp64.")
       .also_called({"precision"});

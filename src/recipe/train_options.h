@@ -22,8 +22,14 @@ std::vector<std::string_view> names_of(Recompute);
 enum class Offload { kNone, kFile };
 std::vector<std::string_view> names_of(Offload);
 
+// What is predicted at a token: the one behind it, or, where it was masked, itself.
+enum class Objective { kNext, kMasked };
+std::vector<std::string_view> names_of(Objective);
+
 struct TrainOptions {
   std::string task = "pretrain";
+  Objective objective = Objective::kNext;
+  double masked_share = 0.15;   // of the tokens, of kMasked
   int64_t steps = 1000;         // of the whole run, resumed parts included
   int64_t seed = 0;             // of initialisation and every random stream but the data order
   Dtype dtype = Dtype::kBf16;   // working precision; master weights and moments are fp32 (fp64 when this is fp64)

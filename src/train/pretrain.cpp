@@ -1,6 +1,7 @@
 #include "train/pretrain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include "base/memory_purpose.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
+#include "recipe/mixers.h"
 #include "train/passes.h"
 
 namespace longhaul::train {
@@ -75,6 +77,23 @@ std::vector<data::Batch> round_of(data::EvaluationReader& reader, int64_t replic
 
 }  // namespace
 
+void require_grids(const recipe::ModelConfig& model, const std::vector<const data::TokenDataset*>& datasets) {
+  const auto used = recipe::mixers_used(model);
+  const int64_t tokens = model.lightnet.tokens_of_grid();
+  if (tokens == 0 || std::ranges::find(used, recipe::Mixer::kLightnet) == used.end()) return;
+  for (const data::TokenDataset* dataset : datasets) {
+    for (int64_t d = 0; d < dataset->documents(); ++d) {
+      if (dataset->length(d) == tokens) continue;
+      throw Error({.code = ExitCode::kData,
+                   .what = fmt::format("document {} is no grid of model.lightnet.grid = [{}]", d + 1, fmt::join(model.lightnet.grid, ", ")),
+                   .expected = fmt::format("{} tokens", tokens),
+                   .found = std::to_string(dataset->length(d)),
+                   .where = dataset->folder().string(),
+                   .hint = "documents of one size, and a tokenizer that leaves it so (data.tokenizer=bytes), or model.lightnet.grid=[]"});
+    }
+  }
+}
+
 Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
                    const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share)
     : recipe_(recipe),
@@ -85,14 +104,19 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(recipe.train.recompute);
-  if (data.tokenizer.vocabulary() > recipe.model.vocabulary) {
+  const int64_t rows = masked() ? data::rows_with_mask(data.tokenizer) : data.tokenizer.vocabulary();
+  if (rows > recipe.model.vocabulary) {
     throw Error({.code = ExitCode::kData,
-                 .what = "the tokenizer has more entries than the model has rows",
+                 .what = rows > data.tokenizer.vocabulary() ? "the tokenizer's entries and a mask token are more than the model has rows"
+                                                            : "the tokenizer has more entries than the model has rows",
                  .expected = fmt::format("at most {}", recipe.model.vocabulary),
-                 .found = std::to_string(data.tokenizer.vocabulary()),
+                 .found = std::to_string(rows),
                  .where = "data.tokenizer and model.vocabulary",
-                 .hint = fmt::format("model.vocabulary={}", data.tokenizer.vocabulary())});
+                 .hint = fmt::format("model.vocabulary={}", rows)});
   }
+  require_grids(recipe.model, data.train());
+  require_grids(recipe.model, data.held_out());
+  if (masked()) return;  // nothing is sampled
   // Now, and not when all is trained.
   const auto prompt = static_cast<int64_t>(data.tokenizer.encode(recipe.sample.prompt).size());
   if (recipe.sample.tokens > 0 && prompt > longest_prompt(recipe.model)) {
@@ -105,8 +129,13 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
   }
 }
 
+data::Batch Pretrain::with_objective(data::Batch batch) const {
+  if (!masked()) return batch;
+  return data::with_masks(std::move(batch), data::training_masks(data_.tokenizer, recipe_.train.masked_share, recipe_.train.seed));
+}
+
 StepWork Pretrain::prepare(int64_t step) {
-  data::Batch batch = loader_.take(step - 1);
+  const data::Batch batch = with_objective(loader_.take(step - 1));
   micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
   return {.micro_batches = static_cast<int64_t>(micro_batches_.size()),
           .weight = static_cast<double>(batch.target_tokens),
@@ -114,7 +143,7 @@ StepWork Pretrain::prepare(int64_t step) {
 }
 
 bool Pretrain::prepare_of(int64_t step, int64_t replica) {
-  const data::Batch batch = loader_.batch_at(step - 1, replica, ranks_.replicas());
+  const data::Batch batch = with_objective(loader_.batch_at(step - 1, replica, ranks_.replicas()));
   micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
   micro_batches_.resize(1);
   return true;
@@ -156,13 +185,16 @@ std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::functi
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto held_out = data_.held_out();
   if (held_out.empty()) return std::nullopt;
-  data::EvaluationReader reader(held_out, {.context = recipe_.train.sequence,
-                                           .tokens_per_batch = recipe_.train.micro_batch * recipe_.train.sequence,
-                                           .limit_tokens = whole ? 0 : recipe_.train.evaluate_tokens});
+  data::EvaluationOptions options{.context = recipe_.train.sequence,
+                                  .tokens_per_batch = recipe_.train.micro_batch * recipe_.train.sequence,
+                                  .limit_tokens = whole ? 0 : recipe_.train.evaluate_tokens};
+  if (masked()) options.masking = data::evaluation_masks(data_.tokenizer, recipe_.train.masked_share);
+  data::EvaluationReader reader(held_out, options);
   const auto result = ranks_.world() != nullptr || ranks_.tree() != nullptr
                           ? evaluate_on_ranks(reader, go_on)
                           : evaluate::evaluate(decoder_, reader, [&](int64_t) { return go_on(); });
   if (!result) return std::nullopt;
+  if (masked()) return observe::Metrics{{"loss", result->loss}, {"bits_per_masked_token", result->bits_per_token()}};
   return observe::Metrics{{"loss", result->loss}, {"bits_per_byte", result->bits_per_byte}, {"perplexity", result->perplexity}};
 }
 
@@ -176,6 +208,10 @@ std::optional<TaskSample> Pretrain::sample() {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto& options = recipe_.sample;
   if (options.tokens == 0) return std::nullopt;
+  if (masked()) {
+    if (ranks_.rank() == 0) log_info("no sample: a model that was trained on masked tokens (train.objective = masked) does not write on");
+    return std::nullopt;
+  }
   if (parallel::Sharding* sharding = ranks_.sharding_of(decoder_.parameters())) sharding->gather_values();  // all ranks together
   // Replicas and context ranks hold the whole model, and one of them is enough.
   const bool whole = ranks_.place().zero < 3 && std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp, Axis::kEtp},

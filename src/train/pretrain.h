@@ -1,4 +1,6 @@
-// Pretrain: next-token prediction on the corpus of [data], judged in bits per byte on the documents held out.
+// Pretrain: next-token prediction on the corpus of [data], judged in bits per byte on the documents held out. Or (train.objective = masked) prediction
+// of masked tokens (data/masked.h), judged in bits per masked token: what is known on both sides of one makes it cheaper than a token that comes next, so
+// the two are no measure of each other, and there are no bits per byte.
 //
 // On several ranks: the samples stand in one order whatever the ranks are; a replica takes its part of each step's rows, a context rank its
 // tokens of each row. Replicas share the evaluation's batches, and go through as many rounds of them, because experts may cross replicas.
@@ -17,6 +19,9 @@
 #include "train/text_stage.h"
 
 namespace longhaul::train {
+
+// Refuses (kData) documents that are no grids where the model's positions are places on one (model.lightnet.grid).
+void require_grids(const recipe::ModelConfig& model, const std::vector<const data::TokenDataset*>& datasets);
 
 class Pretrain final : public Task {
  public:
@@ -51,6 +56,8 @@ class Pretrain final : public Task {
   double epochs_after(int64_t step) const override { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
 
  private:
+  bool masked() const { return recipe_.train.objective == recipe::Objective::kMasked; }
+  data::Batch with_objective(data::Batch batch) const;  // labels, and inputs, of the recipe's objective
   PackedText text_of(int64_t micro_batch) const;
   std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on);
 

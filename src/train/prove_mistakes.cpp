@@ -36,6 +36,9 @@ std::string linear(const ModelConfig& model) {
              ? ""
              : "a linear mixer in model.mixers";
 }
+std::string carried_state(const ModelConfig& model) { return model.causal ? linear(model) : "model.causal = true"; }
+std::string no_order(const ModelConfig& model) { return model.causal ? "model.causal = false" : ""; }
+std::string linear_without_order(const ModelConfig& model) { return model.causal ? no_order(model) : linear(model); }
 std::string key_copies(const ModelConfig& model) {
   return layout::key_copies(model, 4) > 1 ? "" : "two key heads, of which four tensor ranks hold copies";
 }
@@ -118,6 +121,16 @@ std::vector<ProofMistake> make_mistakes() {
            [](const MeshRank& place, ProofBatch& batch) {
              if (place.coordinate(Axis::kDp) == 1) join_documents(batch);
            }},
+      {.name = "order-left-in",
+       .what = "One replica's tokens read those before them alone, where the model has no order.",
+       .layout = dp2,
+       .missing = no_order,
+       .model = [](const MeshRank& place, ModelConfig& model) { model.causal = place.coordinate(Axis::kDp) == 1; }},
+      {.name = "sums-of-own-tokens",
+       .what = "Linear attention without an order adds up a context rank's own tokens of a document.",
+       .layout = cp2,
+       .missing = linear_without_order,
+       .left_out = calls_named("sums of documents")},
       {.name = "mean-of-means",
        .what = "The loss is averaged on each replica and then over replicas, which have different numbers of labels.",
        .layout = dp2,
@@ -158,12 +171,12 @@ std::vector<ProofMistake> make_mistakes() {
       {.name = "state-not-carried",
        .what = "Linear attention begins anew on every context rank.",
        .layout = cp2,
-       .missing = linear,
+       .missing = carried_state,
        .left_out = calls_named("states of the recurrence")},
       {.name = "state-gradient-not-carried",
        .what = "The gradient of a state stays on its context rank.",
        .layout = cp2,
-       .missing = linear,
+       .missing = carried_state,
        .left_out = calls_named("states of the recurrence (gradient)")},
       {.name = "keys-of-others-missing",
        .what = "Softmax attention sees zeros in place of other context ranks' keys.",

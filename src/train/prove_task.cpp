@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "data/masked.h"
 #include "layout/pipeline.h"
 #include "parallel/arrangement.h"
 #include "train/offload.h"
@@ -22,7 +23,12 @@ constexpr int64_t kLeastOfProof = 64;  // bytes: all that layers keep
 const std::vector<std::vector<int64_t>> kDocuments = {{7, 1, 17}, {25},     {5, 4, 3, 13}, {2, 23},
                                                       {1, 24},    {12, 13}, {8, 8, 9},     {1, 1, 20, 3}};
 
-ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocabulary, bool packed) {
+// The highest id stands for masked tokens, of which a third are.
+data::Masking masks_of(int64_t step, int64_t vocabulary) {
+  return {.share = 0.3, .mask_token = vocabulary - 1, .stream = RandomStream(kProofSeed, fmt::format("prove/masked/{}", step))};
+}
+
+ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocabulary, bool packed, bool masked) {
   const RandomStream stream(kProofSeed, fmt::format("prove/ids/{}", step));
   ProofBatch batch;
   std::vector<int64_t> lengths;
@@ -35,7 +41,12 @@ ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocab
     }
   }
   batch.layout = layout::in_rows(layout::make_packed(lengths), kRowTokens);
-  batch.labels = layout::shifted_labels(batch.layout, batch.ids);
+  if (masked) {
+    batch.labels.resize(batch.ids.size());
+    data::mask_tokens(masks_of(step, vocabulary), static_cast<uint64_t>(first_row * kRowTokens), batch.ids, batch.labels);
+  } else {
+    batch.labels = layout::shifted_labels(batch.layout, batch.ids);
+  }
   return batch;
 }
 
@@ -95,6 +106,10 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   if (model.mamba2.norm_groups > 1) model.mamba2.norm_groups = model.heads;  // any number of tensor ranks can have whole ones
   model.softmax.rotary_dim = std::min<int64_t>(model.softmax.rotary_dim, 4);
   model.toeplitz = std::min<int64_t>(model.toeplitz, 5);
+  if (!model.lightnet.grid.empty()) {  // every document has room on it
+    const size_t axes = model.lightnet.grid.size();
+    model.lightnet.grid.assign(axes, axes == 1 ? kRowTokens : 5);
+  }
   model.hidden = 24;
   model.intermediate = 20;
   model.vocabulary = 53;  // no number of ranks divides it
@@ -124,13 +139,15 @@ void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layo
   own.gated_deltanet.key_heads = model.gated_deltanet.key_heads;
   own.mamba2.groups = model.mamba2.groups;
   own.mamba2.norm_groups = model.mamba2.norm_groups;
-  for (const recipe::ModelConfig* const each : {&std::as_const(own), &small}) parallel::require_possible(*each, arrangement_of(*each, layout));
+  for (const recipe::ModelConfig* const each : {&std::as_const(own), &small})
+    parallel::require_possible(*each, arrangement_of(*each, layout));
 }
 
 ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout)
     : ranks_(ranks),
       layout_(layout),
       mistake_(layout.mistake),
+      masked_(!config.causal),
       decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(layout.recompute);
@@ -155,7 +172,7 @@ StepWork ProofTask::prepare(int64_t step) {
   work_ = {};
   for (int64_t row = 0; row < own; row += in_micro_batch) {
     const int64_t first = place.coordinate(Axis::kDp) * own + row;
-    ProofBatch batch = batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, layout_.packed);
+    ProofBatch batch = batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, layout_.packed, masked_);
     for (const int64_t label : batch.labels) work_.weight += label >= 0 ? 1 : 0;
     work_.tokens += in_micro_batch * kRowTokens;
     if (mistake_ != nullptr && mistake_->batch) mistake_->batch(place, batch);

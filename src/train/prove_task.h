@@ -1,5 +1,5 @@
 // ProofTask: what `prove` trains: a recipe's model, made small, on packed documents of awkward lengths that every layout of ranks gets alike. A
-// mistake (prove_mistakes.h) may be planted in what a rank is given.
+// mistake (prove_mistakes.h) may be planted in what a rank is given. A causal model predicts next tokens, another one masked tokens (data/masked.h).
 #pragma once
 
 #include <vector>
@@ -50,6 +50,7 @@ class ProofTask final : public Task {
   const parallel::Ranks& ranks_;
   const ProofLayout& layout_;
   const ProofMistake* mistake_;                    // null: none
+  bool masked_;                                    // whatever model a mistake makes of it
   std::unique_ptr<kernels::FileOffload> offload_;  // null: none
   model::Decoder decoder_;
   TextStage stage_;

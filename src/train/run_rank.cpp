@@ -211,7 +211,8 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
     }
     write_beside_checkpoints(start_.request, facts_.data);
     if (from) checkpoint::carry_files(files_, from->beside(), start_.request.run_folder / checkpoint::kPublishedBeside);
-    if (recipe_.observe.compression_baseline && !facts_.data.held_out().empty() && facts_.data.all_text())
+    const bool in_bytes = recipe_.train.objective == recipe::Objective::kNext;  // what a compressor's can be compared with
+    if (recipe_.observe.compression_baseline && in_bytes && !facts_.data.held_out().empty() && facts_.data.all_text())
       write_baseline(events, facts_.data, start_.cache, resumed.step > 0);
     return nullptr;
   });

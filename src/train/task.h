@@ -67,7 +67,7 @@ class Task {
   // Of the step's micro-batches, as this rank has seen them. All ranks give the same names; where a rank knows nothing the weight is 0.
   virtual std::map<std::string, Metric> step_metrics() { return {}; }
 
-  // By name: text has "loss" (nats per token), "bits_per_byte", "perplexity". whole: everything held out. go_on is asked between batches.
+  // By name: text has "loss" (nats per token), "bits_per_byte", "perplexity"; masked text "loss" and "bits_per_masked_token". whole: everything held out. go_on is asked between batches.
   // Nothing: no held-out data, or go_on said no. On several ranks all call it, all ask go_on equally often, and all get the same.
   virtual std::optional<observe::Metrics> evaluate(bool /*whole*/, const std::function<bool()>& /*go_on*/) { return std::nullopt; }
   // Called on all ranks; the first one's is shown.

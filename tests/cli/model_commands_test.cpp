@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -24,7 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ModelCommands : public ::testing::Test {
  protected:
@@ -303,6 +306,35 @@ TEST_F(ModelCommands, APromptThatIsRefusedIsNotPrinted) {
   EXPECT_EQ(refused.status, 64);
   EXPECT_THAT(refused.errors, HasSubstr("longer than the model's positions"));
   EXPECT_EQ(refused.output, "");
+}
+
+// A model that reads whole documents is trained, goes on, and is evaluated; what would write with it says why it does not.
+TEST_F(ModelCommands, AModelThatFillsInDoesNotWriteOn) {
+  const std::vector<std::string> words = {"model.mixers=lightnet,softmax", "model.causal=false", "train.objective=masked"};
+  const ProcessResult trained = train(words);
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_THAT(trained.output, AllOf(HasSubstr("bits_per_masked_token"), HasSubstr("evaluate " + run() + " --data PATH")));
+  EXPECT_THAT(trained.output, Not(AnyOf(HasSubstr("bits per byte"), HasSubstr("sample " + run()))));
+  std::vector<std::string> more = words;
+  more.emplace_back("train.steps=8");
+  EXPECT_THAT(train(more).output, AllOf(HasSubstr("resume"), HasSubstr("Finished at step 8")));
+
+  for (const std::vector<std::string>& refused :
+       {std::vector<std::string>{"sample", run(), "--prompt", "aaa", "--tokens", "5"}, {"evaluate", run(), "--task", "mqar"}}) {
+    const ProcessResult result = longhaul(refused);
+    EXPECT_EQ(result.status, 64) << refused[0];
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("needs a model that predicts the next token"),
+                                     HasSubstr("train.objective = masked, model.causal = false"), HasSubstr("evaluate ")));
+    EXPECT_EQ(result.output, "");
+  }
+  const std::string text = (folder_ / "text").string();
+  const ProcessResult said = longhaul({"evaluate", run(), "--data", text});
+  EXPECT_THAT(said.output, AllOf(HasSubstr("bits per masked token"), HasSubstr("a share of 0.15"))) << said.errors;
+  const auto json = nlohmann::json::parse(longhaul({"evaluate", run(), "--data", text, "--json"}).output);
+  EXPECT_NEAR(json["bits_per_masked_token"].get<double>(), json["loss"].get<double>() / std::log(2.0), 1e-12);
+  EXPECT_FALSE(json.contains("bits_per_byte"));
+  EXPECT_GT(json["tokens"], 500);
+  EXPECT_EQ(longhaul({"evaluate", run(), "--data", text, "--stride", "8"}).status, 64);
 }
 
 // A run folder's tokenizer.json may have been exchanged, and --tokenizer may name another model's.

@@ -53,10 +53,10 @@ TEST(Recipes, Train) {
                                                "model.hidden=32",      "model.heads=2",
                                                "model.kv_heads=2",     "model.head_dim=16",
                                                "model.rotary_dim=8",   "model.intermediate=32",
-                                               "model.vocabulary=260", "train.steps=2",
-                                               "train.sequence=32",    "train.batch=4",
-                                               "train.micro_batch=1",  "train.threads=1",
-                                               "sample.tokens=3"},
+                                               "model.vocabulary=260", "model.lightnet.grid=[]",
+                                               "train.steps=2",        "train.sequence=32",
+                                               "train.batch=4",        "train.micro_batch=1",
+                                               "train.threads=1",      "sample.tokens=3"},
                                               {cache_variable(folder / "cache"), "NO_COLOR=1"}, 180);
     EXPECT_EQ(trained.status, 0) << path << "\n" << trained.errors;
     EXPECT_THAT(trained.output, ::testing::HasSubstr("Finished at step 2")) << path;

@@ -27,17 +27,19 @@ struct AttentionCase {
   std::string name;
   std::vector<int64_t> offsets{0}, key_offsets{0};
   int64_t heads = 1, key_heads = 1, key = 1, value = 1, window = 0;
+  bool causal = true;
 
   kernels::Visibility visible() const {
     kernels::Visibility result = kernels::Visibility::packed(offsets, key_offsets);
     result.window = window;
+    result.causal = causal;
     return result;
   }
 
   template <class Attention>
   kernels::AttentionResult call(const Attention& attention, const AttentionInputs& in, double scale) const {
     return attention(in.q, in.k, in.v, to_tensor(offsets), offsets == key_offsets ? Tensor() : to_tensor(key_offsets),
-                     {.scale = scale, .window = window});
+                     {.scale = scale, .window = window, .causal = causal});
   }
 };
 
@@ -61,6 +63,7 @@ inline std::vector<AttentionCase> attention_cases() {
     c.key = number("key");
     c.value = number("value");
     c.window = number("window");
+    c.causal = entry["causal"].value_or(true);
     cases.push_back(c);
   }
   return cases;

@@ -28,7 +28,8 @@ AttentionResult masked_softmax(const AttentionCase& c, const AttentionInputs& in
   for (size_t n = 0; n + 1 < c.offsets.size(); ++n) {
     const int64_t queries = c.offsets[n + 1] - c.offsets[n], keys = c.key_offsets[n + 1] - c.key_offsets[n];
     for (int64_t i = 0; i < queries; ++i) {
-      const int64_t last = i + keys - queries, first = c.window > 0 ? std::max<int64_t>(0, last - c.window + 1) : 0;
+      const int64_t own = i + keys - queries, first = c.window > 0 ? std::max<int64_t>(0, own - c.window + 1) : 0;
+      const int64_t last = c.causal ? own : c.window > 0 ? std::min(keys - 1, own + c.window - 1) : keys - 1;
       if (last >= first) visible[c.offsets[n] + i].narrow(0, c.key_offsets[n] + first, last + 1 - first).fill_(true);
     }
   }

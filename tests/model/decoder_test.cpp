@@ -217,6 +217,50 @@ INSTANTIATE_TEST_SUITE_P(Small, DecoderKinds, ::testing::ValuesIn(small_models()
 INSTANTIATE_TEST_SUITE_P(Variants, DecoderKinds, ::testing::ValuesIn(variants_of_states()),
                          [](const auto& named) { return named.param.name; });
 
+INSTANTIATE_TEST_SUITE_P(WithoutOrder, DecoderKinds, ::testing::Values(NamedConfig{"without_order", without_order()}),
+                         [](const auto& named) { return named.param.name; });
+
+// Which tokens' ids change the hidden state of which: every pair of one document, and no other.
+TEST(Decoder, WithoutAnOrderATokenReadsItsWholeDocumentAndNoOther) {
+  for (const auto mixer : {recipe::Mixer::kLightnet, recipe::Mixer::kSoftmax}) {
+    recipe::ModelConfig config = without_order();
+    config.mixers = {mixer};
+    Decoder decoder = filled_decoder(config);
+    const Documents documents = documents_of({4, 1, 6}, config.vocabulary);
+    const auto hidden_of = [&](const std::vector<int64_t>& ids) {
+      const at::NoGradGuard guard;
+      LocalOps ops;
+      Context context(ops, decoder.precision());
+      return decoder.hidden(context, id_tensor(ids), documents.layout);
+    };
+    const Tensor before = hidden_of(documents.ids);
+    for (int64_t changed = 0; changed < documents.layout.tokens(); ++changed) {
+      std::vector<int64_t> ids = documents.ids;
+      ids[static_cast<size_t>(changed)] = (ids[static_cast<size_t>(changed)] + 1) % config.vocabulary;
+      const Tensor difference = (hidden_of(ids) - before).abs().amax(1);
+      for (int64_t t = 0; t < documents.layout.tokens(); ++t) {
+        const bool together = documents.layout.document_of(t) == documents.layout.document_of(changed);
+        EXPECT_EQ(difference[t].item<double>() > 1e-8, together) << "token " << t << " where token " << changed << " is another";
+        if (!together) {
+          EXPECT_EQ(difference[t].item<double>(), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(Decoder, WithoutAnOrderNothingIsDecoded) {
+  Decoder decoder = filled_decoder(without_order());
+  try {
+    decoder.make_state();
+    FAIL() << "a state";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_EQ(error.fields().found, "model.causal = false");
+  }
+  EXPECT_TRUE(recipe::state_of_layer(without_order(), 0).empty());
+}
+
 TEST(Decoder, LayerNormWithoutBias) {
   recipe::ModelConfig config = llama_like();
   config.norm = recipe::Norm::kLayer;

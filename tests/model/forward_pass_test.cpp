@@ -81,6 +81,19 @@ std::vector<NamedConfig> models() {
   lineage.mamba2 = {.state = 5, .groups = 2, .norm_groups = 2, .convolution = 1, .norm_eps = 1e-3};
   lineage.wiring = recipe::Wiring::kPostNorm;
   all.push_back({"lineage_post_norm", lineage});
+  recipe::ModelConfig whole = without_order();
+  all.push_back({"without_order", whole});
+  whole.lightnet.grid = {2, 4};
+  all.push_back({"on_a_grid", whole});
+  whole.lightnet.expand = 7;
+  whole.lightnet.grid = {2, 2, 2};
+  whole.causal = true;
+  all.push_back({"on_a_grid_of_three_axes_causal", whole});
+  whole = without_order();
+  whole.lightnet = {.norm_weight = false};
+  whole.position = recipe::Position::kNone;
+  whole.experts = 3;
+  all.push_back({"without_order_and_positions", whole});
   for (size_t type = 0; type < names_of(recipe::LcsmOscillation()).size(); ++type) {
     recipe::ModelConfig memory = small_config();
     memory.layers = 2;

@@ -145,6 +145,7 @@ std::vector<NamedConfig> recomputed_models() {
   models.push_back({"wide_experts", wide});
   wide.experts = 0, wide.wiring = recipe::Wiring::kPreNorm;
   models.push_back({"wide_dense", wide});
+  models.push_back({"without_order", without_order()});
   return models;
 }
 

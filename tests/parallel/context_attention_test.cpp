@@ -20,6 +20,8 @@ constexpr ContextMethod kMethods[] = {ContextMethod::kRing, ContextMethod::kAllG
 
 struct Shape {
   int64_t heads, key_heads, window = 0;
+  bool causal = true;
+  AttentionOptions options() const { return {.scale = 0.7, .window = window, .causal = causal}; }
 };
 
 WholeInputs inputs_of(const Shape& shape, int64_t tokens, ScalarType type = at::kDouble) {
@@ -32,7 +34,7 @@ WholeResult found(ContextMethod method, const Shape& shape, const std::vector<in
                   const WholeInputs& in, const Tensor& d_o) {
   return on_context_ranks(lengths, ranks, split, in, d_o,
                           [&](comm::Communicator& group, const std::vector<Tensor>& own, const layout::SequenceView& view) {
-                            return context_attention(method, group, own[0], own[1], own[2], view, {.scale = 0.7, .window = shape.window});
+                            return context_attention(method, group, own[0], own[1], own[2], view, shape.options());
                           });
 }
 
@@ -46,9 +48,7 @@ void expect_every_case(const Shape& shape, const std::vector<int64_t>& of_ranks,
       expect_the_whole(
           found(method, shape, lengths, ranks, split, in, d_o), in, d_o, bound,
           [&](const std::vector<Tensor>& x) {
-            return kernels::attention_reference(x[0], x[1], x[2], to_tensor(row.document_offsets), {},
-                                                {.scale = 0.7, .window = shape.window})
-                .o_thd;
+            return kernels::attention_reference(x[0], x[1], x[2], to_tensor(row.document_offsets), {}, shape.options()).o_thd;
           },
           text_of(lengths, ranks, split) + ", " + std::string(names_of(method)[static_cast<size_t>(method)]));
     }
@@ -59,6 +59,10 @@ TEST(ContextAttention, HeadsThatEveryNumberOfRanksDivides) { expect_every_case({
 TEST(ContextAttention, GroupsOfHeadsShareKeys) { expect_every_case({4, 2}, {2, 3, 4}); }
 TEST(ContextAttention, OneKeyHead) { expect_every_case({3, 1}, {3}); }
 TEST(ContextAttention, AWindow) { expect_every_case({4, 2, 4}, {3, 4}); }
+TEST(ContextAttention, KeysBehindATokenToo) {
+  expect_every_case({.heads = 4, .key_heads = 2, .causal = false}, {2, 3, 4});
+  expect_every_case({.heads = 3, .key_heads = 3, .window = 4, .causal = false}, {3});
+}
 // By the kernels of 4-byte numbers: 2^-24 a rounding, a few dozen of them.
 TEST(ContextAttention, InSinglePrecision) { expect_every_case({4, 2, 9}, {4}, at::kFloat, 1e-5); }
 

@@ -71,6 +71,22 @@ TEST(Flops, LatentAttention) {
   EXPECT_EQ(flops.matrices - kda.matrices, 6 * (latent - delta));
 }
 
+// Without an order attention sees all keys in both conventions, and one sum over a document takes what a recurrence takes: its two products.
+TEST(Flops, WithoutAnOrder) {
+  recipe::ModelConfig config;
+  config.layers = 2;
+  config.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightnet};
+  config.lightnet.expand = 24;
+  const TokenFlops causal = training_flops_per_token(config, 128);
+  config.causal = false;
+  const TokenFlops whole = training_flops_per_token(config, 128);
+  EXPECT_EQ(whole.attention_full, 3.0 * 2 * 8 * (64 + 64) * 128);
+  EXPECT_EQ(whole.attention_causal, whole.attention_full);
+  EXPECT_EQ(causal.attention_causal, whole.attention_full / 2);
+  EXPECT_EQ(whole.recurrence, 3.0 * 4 * 8 * 24 * 64);
+  EXPECT_EQ(whole.matrices, causal.matrices);
+}
+
 // A Toeplitz encoding: two multiply-adds a channel and exponential, forward and twice that backward (linear-attention.md §8.3: 4 n d e forward); its
 // coefficients are in no product. And of the published cosFormer2 models PFLOPs of a step, as above, whose table has the chunked recurrence.
 TEST(Flops, ToeplitzEncoding) {

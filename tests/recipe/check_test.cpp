@@ -77,6 +77,45 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
   EXPECT_NO_THROW(load_defaults({"train.device=cuda:3"}));
 }
 
+TEST(RecipeCheck, RefusesWhatSupposesAnOrderWhereThereIsNone) {
+  const auto refused = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"model.causal=false", "train.objective=masked"});
+    return reason(more);
+  };
+  EXPECT_THAT(refused({"model.mixers=lightnet,hgrn2"}),
+              HasSubstr("hgrn2 reads tokens in their order, and has no form without; softmax, lightnet have"));
+  EXPECT_THAT(refused({"model.mixers=mixture"}), HasSubstr("mixture reads tokens in their order"));
+  EXPECT_THAT(refused({"model.softmax.windows=16"}), HasSubstr("a window counts the keys before a token"));
+  EXPECT_THAT(refused({"model.mixers=lightnet", "model.toeplitz=4"}), HasSubstr("the kernel of model.toeplitz = 4 is causal"));
+  EXPECT_THAT(refused({"model.predict_ahead=1"}), HasSubstr("would predict tokens that the hidden states have read"));
+  EXPECT_THAT(refused({"model.preset=llama-3-8b"}), HasSubstr("its models are causal"));
+  EXPECT_THAT(refused({"train.task=recall"}), HasSubstr("train.task = recall predicts what comes next"));
+  EXPECT_THAT(reason({"model.causal=false"}), HasSubstr("every token reads the one behind it, which train.objective = next is to predict"));
+  EXPECT_THAT(reason({"train.objective=masked", "model.predict_ahead=1"}), HasSubstr("no token further ahead"));
+  EXPECT_THAT(reason({"train.objective=masked", "data.tokenizer=bytes", "model.vocabulary=257"}),
+              HasSubstr("needs 258 rows, one of them for train.objective = masked"));
+  EXPECT_THAT(reason({"train.objective=masked", "data.vocabulary=300", "model.vocabulary=300"}), HasSubstr("300 tokens and a mask token"));
+
+  EXPECT_NO_THROW(load_defaults({"model.causal=false", "train.objective=masked", "model.mixers=lightnet,softmax", "data.tokenizer=bytes"}));
+  EXPECT_NO_THROW(load_defaults({"train.objective=masked"})) << "what the tokens before a masked one tell of it";
+  EXPECT_NO_THROW(load_defaults({"model.causal=false", "train.objective=masked", "model.mixers=lightnet", "model.softmax.windows=16"}))
+      << "windows of layers that there are not";
+}
+
+TEST(RecipeCheck, RefusesGridsThatNobodyCanStandOn) {
+  const auto refused = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"model.mixers=lightnet", "model.lightnet.positions=true", "train.sequence=34", "model.lightnet.grid=4,4"});
+    return reason(more);
+  };
+  EXPECT_THAT(refused({"model.lightnet.positions=false"}), HasSubstr("asks nobody"));
+  EXPECT_THAT(refused({"train.sequence=32"}), HasSubstr("train.sequence = 32 is no multiple of 17"));
+  EXPECT_THAT(refused({"data.document_boundaries=false"}), HasSubstr("several grids in one document"));
+  EXPECT_THAT(refused({"model.lightnet.expand=1"}), HasSubstr("2 axes, more than the 1 key channels"));
+  EXPECT_NO_THROW(
+      load_defaults({"model.mixers=lightnet", "model.lightnet.positions=true", "train.sequence=34", "model.lightnet.grid=4,4"}));
+  EXPECT_NO_THROW(load_defaults({"model.lightnet.grid=4,4"})) << "a grid of layers that there are not";
+}
+
 TEST(RecipeCheck, RefusesASecondBalanceBesideSinkhorn) {
   const std::vector<std::string> sinkhorn = {"model.experts=4", "model.router_choice=sinkhorn"};
   const auto with = [&](std::vector<std::string> more) {

@@ -38,6 +38,8 @@ const std::vector<Row>& rows() {
          return r.model.mixers == std::vector{Mixer::kLightning, Mixer::kSoftmax};
        },
        "", ""},
+      {"model.causal", "false", [](const Recipe& r) { return !r.model.causal; }, "train.objective = \"masked\"",
+       "every token would read the one it is to predict"},
       {"model.channel", "\"gelu\"", [](const Recipe& r) { return r.model.channel == Channel::kGelu; }, "", ""},
       {"model.intermediate", "100", [](const Recipe& r) { return r.model.intermediate == 100; }, "", ""},
       {"model.experts", "6", [](const Recipe& r) { return r.model.experts == 6; }, "", ""},
@@ -88,6 +90,7 @@ const std::vector<Row>& rows() {
       {"model.cosformer2.norm_eps", "1e-3", [](const Recipe& r) { return r.model.cosformer2.norm_eps == 1e-3; }, "", ""},
       {"model.lightnet.expand", "48", [](const Recipe& r) { return r.model.lightnet.expand == 48; }, "", ""},
       {"model.lightnet.positions", "true", [](const Recipe& r) { return r.model.lightnet.positions; }, "", ""},
+      {"model.lightnet.grid", "[4, 6]", [](const Recipe& r) { return r.model.lightnet.grid == std::vector<int64_t>{4, 6}; }, "", ""},
       {"model.lightnet.gate_rank", "7", [](const Recipe& r) { return r.model.lightnet.gate_rank == 7; }, "", ""},
       {"model.lightnet.norm_weight", "false", [](const Recipe& r) { return !r.model.lightnet.norm_weight; }, "", ""},
       {"model.lightnet.norm_eps", "1e-3", [](const Recipe& r) { return r.model.lightnet.norm_eps == 1e-3; }, "", ""},
@@ -177,6 +180,8 @@ const std::vector<Row>& rows() {
       {"data.prefetch", "9", [](const Recipe& r) { return r.data.prefetch == 9; }, "", ""},
       {"data.cache", "\"/c\"", [](const Recipe& r) { return r.data.cache == "/c"; }, "", ""},
 
+      {"train.objective", "\"masked\"", [](const Recipe& r) { return r.train.objective == Objective::kMasked; }, "", ""},
+      {"train.masked_share", "0.5", [](const Recipe& r) { return r.train.masked_share == 0.5; }, "", ""},
       {"train.steps", "77", [](const Recipe& r) { return r.train.steps == 77; }, "", ""},
       {"train.seed", "12", [](const Recipe& r) { return r.train.seed == 12; }, "", ""},
       {"train.dtype", "\"fp64\"", [](const Recipe& r) { return r.train.dtype == Dtype::kFp64; }, "", ""},

@@ -164,6 +164,18 @@ inline recipe::ModelConfig gated_lineage() {
   return config;
 }
 
+// Every token reads its whole document.
+inline recipe::ModelConfig without_order() {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kLightnet, recipe::Mixer::kSoftmax};
+  config.causal = false;
+  config.lightnet.expand = 6;
+  config.lightnet.gate_rank = 5;
+  config.lightnet.positions = true;
+  config.lightnet.norm_eps = 0.1;  // as in gated_lineage()
+  return config;
+}
+
 // Mamba-2 without channel mixers.
 inline recipe::ModelConfig mamba2_like() {
   recipe::ModelConfig config = small_config();

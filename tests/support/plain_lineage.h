@@ -210,19 +210,35 @@ class PlainLineage {
     return times(srms(at::stack(rows), c_.cosformer2.norm_eps) * gate, name + "output");
   }
 
-  // LightNet (2405.21022), causal: keys are a softmax over the tokens so far, written out as such.
+  // LightNet (2405.21022): keys are a softmax over the tokens so far, or of a model without an order over the document, written out as such.
   Tensor lightnet(const Tensor& h, const std::string& name) const {
     const int64_t dim = c_.head_dim, keys = c_.lightnet.expand > 0 ? c_.lightnet.expand : dim, all_keys = c_.heads * keys;
     const Tensor q = silu(times(h, name + "query")), x = times(h, name + "key"), v = times(h, name + "value");
     const Tensor theta = at::pow(at::Scalar(10000.0), at::arange(all_keys, at::kDouble) * (-2.0 / static_cast<double>(all_keys)));
+    // MD-LRPE: a head's channels dealt out to the axes of a grid, each axis with the same frequencies; a document's first token stands nowhere.
+    const auto grid_angles = [&](int64_t place) {
+      std::vector<double> angles(static_cast<size_t>(keys));
+      const auto axes = static_cast<int64_t>(c_.lightnet.grid.size()), of_axis = (keys + axes - 1) / axes;
+      for (int64_t i = 0; i < keys && place > 0; ++i) {
+        int64_t rest = place - 1;
+        for (int64_t a = axes - 1; a > i / of_axis; --a) rest /= c_.lightnet.grid[static_cast<size_t>(a)];
+        const double along = static_cast<double>(rest % c_.lightnet.grid[static_cast<size_t>(i / of_axis)]);
+        angles[static_cast<size_t>(i)] = along * std::pow(10000.0, -2.0 * static_cast<double>(i % of_axis) / static_cast<double>(keys));
+      }
+      return at::tensor(angles, at::kDouble).repeat({c_.heads});
+    };
+    const auto turned_by = [&](int64_t at, int64_t to) {
+      return c_.lightnet.grid.empty() ? theta * static_cast<double>(at - to) : grid_angles(at) - grid_angles(to);
+    };
     std::vector<Tensor> rows;
     for (int64_t t = 0; t < h.size(0); ++t) {
-      const int64_t begin = layout_.document(layout_.document_of(t)).begin, count = t - begin + 1;
+      const auto document = layout_.document(layout_.document_of(t));
+      const int64_t begin = document.begin, count = c_.causal ? t - begin + 1 : document.length;
       const Tensor shares = x.narrow(0, begin, count).softmax(0);
       Tensor row = at::zeros({c_.heads, dim}, at::kDouble);
       for (int64_t s = 0; s < count; ++s) {
         Tensor product = q[t] * shares[s];
-        if (c_.lightnet.positions) product = product * (theta * static_cast<double>(t - begin - s)).cos();
+        if (c_.lightnet.positions) product = product * turned_by(t - begin, s).cos();
         row = row + product.view({c_.heads, keys}).sum(1, true) * v[begin + s].view({c_.heads, dim});
       }
       rows.push_back(row.reshape({c_.heads * dim}));

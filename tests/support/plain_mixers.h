@@ -83,9 +83,9 @@ class PlainMixers : PlainParts {
                    ks = rotated(head_normed(head(k, begin, count, group), "key_norm"), where), vs = head(v, begin, count, group);
       std::vector<Tensor> rows;
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t first = window > 0 ? std::max<int64_t>(0, i + 1 - window) : 0;
-        const Tensor score = at::mv(ks.narrow(0, first, i + 1 - first), qs[i]) / std::sqrt(static_cast<double>(c.head_dim));
-        rows.push_back(at::mv(vs.narrow(0, first, i + 1 - first).t(), score.softmax(0)));
+        const int64_t first = window > 0 ? std::max<int64_t>(0, i + 1 - window) : 0, seen = (c.causal ? i + 1 : count) - first;
+        const Tensor score = at::mv(ks.narrow(0, first, seen), qs[i]) / std::sqrt(static_cast<double>(c.head_dim));
+        rows.push_back(at::mv(vs.narrow(0, first, seen).t(), score.softmax(0)));
       }
       return at::stack(rows);
     });

@@ -199,7 +199,7 @@ class MemoryOfLineage : public MemoryOfRuns, public ::testing::WithParamInterfac
 TEST_P(MemoryOfLineage, IsWhatIsCounted) {
   const auto& [mixer, recompute] = GetParam();
   Words words{"model.preset=linear-bench",
-              "model.mixers=" + mixer,
+              "model.mixers=" + mixer.substr(0, mixer.find("_without_order")),
               "model.experts=0",
               "model.layers=4",
               "model.hidden=128",
@@ -212,6 +212,8 @@ TEST_P(MemoryOfLineage, IsWhatIsCounted) {
               "train.batch=4",
               "train.micro_batch=2",
               "train.sequence=1024"};
+  if (mixer == "lightnet_without_order")
+    words = words + Words{"model.causal=false", "train.objective=masked", "model.lightnet.positions=true"};
   if (mixer == "tnl") words = words + Words{"model.norm=simple_rms", "model.channel=glu"};
   if (mixer == "cosformer2") words = words + Words{"model.toeplitz=32"};
   if (mixer == "mamba2") words = words + Words{"model.channel=none", "model.mamba2.state=32"};
@@ -223,8 +225,9 @@ TEST_P(MemoryOfLineage, IsWhatIsCounted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mixers, MemoryOfLineage,
-                         ::testing::Combine(::testing::Values("tnl", "retnet", "gla", "cosformer", "cosformer2", "lightnet", "metala",
-                                                              "mamba2", "hgrn", "gated_deltanet", "kda", "deltanet", "lcsm", "mla"),
+                         ::testing::Combine(::testing::Values("tnl", "retnet", "gla", "cosformer", "cosformer2", "lightnet",
+                                                              "lightnet_without_order", "metala", "mamba2", "hgrn", "gated_deltanet", "kda",
+                                                              "deltanet", "lcsm", "mla"),
                                             ::testing::Values("none", "selective")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 

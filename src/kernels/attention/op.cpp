@@ -23,6 +23,7 @@ AttentionProblem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, c
   }
   AttentionProblem problem{q, k, v, Visibility::packed(of_queries, of_keys), options.scale};
   problem.visible.window = options.window;
+  problem.visible.causal = options.causal;
   return checked_attention(std::move(problem));
 }
 

@@ -1,6 +1,6 @@
-// attention: causal softmax attention over packed documents (FlashAttention-2's contract, arXiv 2307.08691).
+// attention: softmax attention over packed documents (FlashAttention-2's contract, arXiv 2307.08691).
 //
-//   o_t = Σ_{s in doc(t), s ≤ t, s > t − window} softmax_s(scale · q_t·k_s) v_s
+//   o_t = Σ_{s in doc(t), s ≤ t, s > t − window} softmax_s(scale · q_t·k_s) v_s        not causal: over all s in doc(t) with |s − t| < window
 //
 // GQA by head counts: query head h reads key head h / (H / Hk). Scores and softmax in fp32 (fp64 for fp64 inputs). A row with no
 // visible key gives o = 0 and log-sum-exp −∞. Differentiable in q, k, v through o and the log-sum-exp. q, k, v may be narrow()s of one
@@ -19,6 +19,7 @@ namespace longhaul::kernels {
 struct AttentionOptions {
   double scale = 1.0;
   int64_t window = 0;  // 0: none; w: each token sees w keys including itself
+  bool causal = true;  // false: keys behind it too (visibility.h); not of attention_paged
 };
 
 struct AttentionResult {

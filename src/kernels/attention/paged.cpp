@@ -160,6 +160,7 @@ AttentionResult attention_paged(const Tensor& q, const Tensor& offsets, const Ke
                                 const AttentionOptions& options) {
   const PagedProblem problem{q, document_offsets(offsets, q.size(0), kPagedOp), cache, rows, options};
   check(problem);
+  if (!options.causal) refuse_argument(kPagedOp, "causal", "true: what is not written yet cannot be seen", "false");
   if (options.window < 0) refuse_argument(kPagedOp, "window", "0 (none) or more", std::to_string(options.window));
   static constexpr std::string_view kImplementations[] = {"cuda", "cpu", "gathered"};
   const size_t choice = Dispatcher(kPagedOp, kImplementations).choose([&](size_t i) {

@@ -1,5 +1,8 @@
 #include "recipe/mixers/lightnet.h"
 
+#include <algorithm>
+
+#include "recipe/check.h"
 #include "recipe/mixers/recurrent.h"
 #include "recipe/option.h"
 
@@ -15,6 +18,13 @@ void declare_lightnet(OptionSet& set, ModelConfig& model) {
       .at_most(1 << 14);
   set.add("model.lightnet.positions", options.positions,
           "Queries and keys of LightNet layers are turned by positions (LRPE), which doubles the keys.");
+  set.add(
+         "model.lightnet.grid", options.grid,
+         "Tokens along each axis of data with several axes (16,16: rows and columns of an image), last axis innermost: positions of LightNet layers are "
+         "places on it, and every document is one such grid. Empty: positions in a line.")
+      .unit("tokens")
+      .at_least(1)
+      .at_most(1 << 20);
   set.add("model.lightnet.gate_rank", options.gate_rank, "Rank of the output gate of LightNet layers; 0: model.head_dim.")
       .unit("channels")
       .at_least(0)
@@ -26,18 +36,48 @@ void declare_lightnet(OptionSet& set, ModelConfig& model) {
       .at_most(1);
 }
 
+int64_t key_channels(const ModelConfig& model) { return model.lightnet.expand > 0 ? model.lightnet.expand : model.head_dim; }
+
+void check_lightnet(const ModelConfig& model, std::vector<Problem>& out) {
+  const LightnetOptions& options = model.lightnet;
+  if (options.grid.empty()) return;
+  const auto axes = static_cast<int64_t>(options.grid.size());
+  if (!options.positions) {
+    out.push_back({{"model.lightnet.grid", "model.lightnet.positions"},
+                   "model.lightnet.grid says where tokens stand, and model.lightnet.positions = false asks nobody",
+                   "model.lightnet.positions=true"});
+  }
+  if (axes > key_channels(model)) {
+    out.push_back(
+        {{"model.lightnet.grid", "model.lightnet.expand"},
+         fmt::format("model.lightnet.grid has {} axes, more than the {} key channels of a head that turn", axes, key_channels(model)),
+         fmt::format("model.lightnet.expand={}", axes)});
+  }
+  if (options.tokens_of_grid() > int64_t{1} << 24) {
+    out.push_back({{"model.lightnet.grid"}, "model.lightnet.grid has more than 2^24 tokens", "check for a zero too many"});
+  }
+}
+
 }  // namespace
+
+int64_t LightnetOptions::tokens_of_grid() const {
+  if (grid.empty()) return 0;
+  int64_t tokens = 1;
+  for (const int64_t size : grid) tokens = std::min(tokens * size, int64_t{1} << 40);  // no axis is longer than 2^20
+  return tokens;
+}
 
 RecurrentPlan lightnet_plan(const ModelConfig& model) {
   using Map = RecurrentPlan::Map;
   const LightnetOptions& options = model.lightnet;
-  const int64_t key = options.expand > 0 ? options.expand : model.head_dim;
+  const int64_t key = key_channels(model);
   RecurrentPlan plan{.heads = model.heads, .key = key, .value = model.head_dim, .query_map = Map::kSilu};
   if (options.positions) {
     plan.turn = RecurrentPlan::Turn::kCosine;
-    plan.frequencies = frequencies_of(model.heads * key, model.heads * key, 10000);
+    plan.grid = options.grid;
+    if (plan.grid.empty()) plan.frequencies = frequencies_of(model.heads * key, model.heads * key, 10000);
   }
-  plan.decay = RecurrentPlan::Decay::kCumulative;
+  plan.decay = model.causal ? RecurrentPlan::Decay::kCumulative : RecurrentPlan::Decay::kWhole;
   plan.norm = RecurrentPlan::Norm::kAll;
   plan.norm_weight = options.norm_weight;
   plan.norm_eps = options.norm_eps;
@@ -48,7 +88,9 @@ RecurrentPlan lightnet_plan(const ModelConfig& model) {
 }
 
 constinit const SequenceMixerEntry kLightnetMixer{.name = "lightnet",
+                                                  .bidirectional = true,
                                                   .declare = declare_lightnet,
+                                                  .check = check_lightnet,
                                                   .operators = PlannedBy<lightnet_plan>::operators,
                                                   .tensors = PlannedBy<lightnet_plan>::tensors,
                                                   .state = PlannedBy<lightnet_plan>::state,

@@ -1,8 +1,10 @@
-// LightNet, causal (arXiv 2405.21022; linear-attention.md §8): keys that are a softmax over the tokens so far, and the decay that follows from it.
+// LightNet (arXiv 2405.21022; linear-attention.md §8): keys that are a softmax over the tokens so far, and the decay that follows from it; of a model
+// that is not causal, over all tokens of a document.
 // docs/models/lightnet.md.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace longhaul::recipe {
 
@@ -14,9 +16,12 @@ extern const SequenceMixerEntry kLightnetMixer;
 struct LightnetOptions {
   int64_t expand = 0;      // key channels of a head; 0: as many as it has value channels
   bool positions = false;  // queries and keys turned by positions
-  int64_t gate_rank = 0;   // 0: model.head_dim
+  std::vector<int64_t>
+      grid;  // these are places on a grid of so many tokens along each axis, last axis innermost, behind the separator; empty: in a line
+  int64_t gate_rank = 0;  // 0: model.head_dim
   bool norm_weight = true;
   double norm_eps = 1e-5;
+  int64_t tokens_of_grid() const;  // 0: there is none
   bool operator==(const LightnetOptions&) const = default;
 };
 

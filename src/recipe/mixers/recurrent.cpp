@@ -34,8 +34,14 @@ std::vector<double> frequencies_of(int64_t count, int64_t channels, double base)
 
 OperatorSizes operators_of(const RecurrentPlan& plan) {
   const bool by_channel = plan.decay == Decay::kGate || plan.decay == Decay::kCumulative;
-  return {.recurrence = {.heads = plan.heads, .key = plan.state_keys(), .value = plan.state_values(), .gated = by_channel},
-          .angles = plan.turn == Turn::kNone || plan.learned_turn ? 0 : static_cast<int64_t>(plan.frequencies.size())};
+  return {.recurrence = {.heads = plan.heads,
+                         .key = plan.state_keys(),
+                         .value = plan.state_values(),
+                         .gated = by_channel,
+                         .causal = plan.decay != Decay::kWhole},
+          .angles = plan.turn == Turn::kNone || plan.learned_turn ? 0
+                    : plan.grid.empty()                           ? static_cast<int64_t>(plan.frequencies.size())
+                                                                  : plan.key};
 }
 
 std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
@@ -111,7 +117,7 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
   // A quotient's operands are there in the wide precision, before and behind the turn, with the sums and what they are divided by.
   if (plan.denominator)
     features = wide * (2 * turned + size.channels(plan.heads * (2 * plan.state_values()))) + (wide > 1 ? 2 * wide * keys : 0);
-  const double decays = cumulative ? keys + (1 + (turns ? 2 : 0)) * wide * keys : 0;
+  const double decays = cumulative ? keys + (1 + (turns ? 2 : 0)) * wide * keys : plan.decay == Decay::kWhole ? keys : 0;
   const double low = (plan.decay_rank > 0 ? keys * written_share + size.channels(plan.decay_rank) : 0) +
                      (plan.gate_rank > 0             ? values + size.channels(plan.gate_rank)
                       : plan.gated && plan.gate_bias ? values

@@ -24,8 +24,10 @@ struct RecurrentPlan {
     kNone,
     kSlopes,
     kGate,
-    kCumulative
-  };  // fixed for each head; logσ(x)/divisor; of a cumulative softmax of the keys (LightNet)
+    kCumulative,
+    kWhole
+  };  // fixed for each head; logσ(x)/divisor; of a cumulative softmax of the keys (LightNet), and its form without an order: keys are a softmax over
+      // their document, and all queries read the one sum of kᵀ v
   enum class Norm { kNone, kAll, kHeads, kHeadsCentred };  // RMSNorm over all heads' channels, or of each head; LayerNorm of each head
 
   int64_t heads = 0, key = 0, value = 0;  // channels of a head, before a cosine turn
@@ -38,6 +40,8 @@ struct RecurrentPlan {
   bool learned_turn = false;        // its frequencies are learned: one tensor of the whole model
   std::vector<double> frequencies;  // [heads · key] of a cosine turn, [key / 2] of a rotary one; learned ones begin so
   double first_position = 0;
+  // Of a cosine turn, in place of frequencies: tokens along each axis of a grid that a document is behind its first token (MD-LRPE, kernels/toeplitz/grid.h).
+  std::vector<int64_t> grid;
 
   Decay decay = Decay::kNone;
   std::vector<double> slopes;  // kSlopes: −log λ of each head

@@ -98,7 +98,8 @@ OperatorSizes softmax_operators(const ModelConfig& model) {
                         .kv_heads = model.softmax.kv_heads,
                         .head_dim = model.head_dim,
                         .rotary_dim = model.position == Position::kRotary ? model.softmax.rotary_dim : 0,
-                        .value_dim = model.head_dim}};
+                        .value_dim = model.head_dim,
+                        .causal = model.causal}};
 }
 
 std::vector<MixerTensor> softmax_tensors(const ModelConfig& model) {
@@ -178,6 +179,7 @@ std::vector<double> SoftmaxOptions::rotary_frequencies(int64_t channels) const {
 
 constinit const SequenceMixerEntry kSoftmaxMixer{.name = "softmax",
                                                  .biases = true,
+                                                 .bidirectional = true,
                                                  .declare = declare_all,
                                                  .check = check_softmax,
                                                  .operators = softmax_operators,
