@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/linear/raw.h"
 
 namespace longhaul::kernels::product_check_test {
@@ -29,6 +31,21 @@ TEST_P(ProductCheckOf, RightProductsPass) {
       }
     }
   }
+}
+
+// Every number of y is a tie, 1 + u with u half of the distance of 1 to the next one, and goes down to 1: all roundings are as large as any, and go one way. By
+// hand, the difference is 16 u, and six times u ‖y‖ = 4 u are allowed.
+TEST_P(ProductCheckOf, RoundingsThatAllGoOneWayPass) {
+  const double unit = GetParam() == at::kBFloat16 ? 0x1p-8 : GetParam() == at::kFloat ? 0x1p-24 : 0x1p-53;
+  const Tensor x = at::ones({3, 2}).to(GetParam()), weight = at::tensor({1.0, unit}, at::kDouble).repeat({16, 1}).to(GetParam());
+  const Tensor y = linear_output(x, weight, {});
+  ASSERT_TRUE(y.eq(1).all().item<bool>());
+  const ProductCheck check = check_product(x, weight, y);
+  EXPECT_TRUE(check.good()) << check.worst;
+  if (GetParam() == at::kDouble) return;  // sums in fp64 end in the same ties
+  // Beside y's own roundings what sums of two products in fp32 may add.
+  const double adding = 0x1p-24 * std::sqrt(2.0) * std::sqrt(16 * (1 + unit * unit) * 2);
+  EXPECT_NEAR(check.worst, 16 * unit / (6 * (4 * unit + adding)), 1e-9);
 }
 
 TEST_P(ProductCheckOf, WrongNumbersAreFoundWhereTheyAre) {

@@ -7,8 +7,8 @@ namespace {
 
 constexpr int64_t kColumnsOfSum = 16, kRowsOfWeight = 512;
 
-// Half of the distance of 1 to the next number.
-double unit_of(ScalarType type) { return type == at::kBFloat16 ? 0x1p-9 : type == at::kDouble ? 0x1p-53 : 0x1p-24; }
+// Half of the distance of 1 to the next number: rounding moves a number y by that times |y| at most. (bf16 has seven digits behind the point.)
+double unit_of(ScalarType type) { return type == at::kBFloat16 ? 0x1p-8 : type == at::kDouble ? 0x1p-53 : 0x1p-24; }
 
 // [n, m] → [⌈n/16⌉, m]: sums over 16 rows each.
 Tensor sums_of_rows(const Tensor& rows) {
