@@ -44,14 +44,11 @@ Adafactor::Adafactor(const recipe::OptimOptions& options, Members given, MatrixI
     matrices_.push_back(std::move(matrix));
   }
   walks_ = MatrixWalks(tiled, implementation);
-  const auto phase = [this](const char* name, Partials* partials, void (Adafactor::*fused)(const MatrixTiles&, const StepSettings&),
-                            void (Adafactor::*operations)(const StepSettings&)) -> MatrixWalks::Phase {
-    return {name, partials, std::bind_front(fused, this), std::bind_front(operations, this)};
-  };
-  const std::vector<MatrixWalks::Phase> all = {
-      phase("squares of gradients and weights", &squares_, &Adafactor::fused_squares, &Adafactor::sum_squares),
-      phase("sizes of updates", &sizes_, &Adafactor::fused_sizes, &Adafactor::size_updates),
-      phase("update", nullptr, &Adafactor::fused_update, &Adafactor::update)};
+  using Walk = MatrixWalks::Phase;
+  const std::vector<Walk> all = {
+      Walk::of(*this, "squares of gradients and weights", &squares_, &Adafactor::fused_squares, &Adafactor::sum_squares),
+      Walk::of(*this, "sizes of updates", &sizes_, &Adafactor::fused_sizes, &Adafactor::size_updates),
+      Walk::of(*this, "update", nullptr, &Adafactor::fused_update, &Adafactor::update)};
   for (Phase& each : walks_.phases(all, std::bind_front(&Adafactor::refresh_members, this))) add_phase(std::move(each));
 }
 

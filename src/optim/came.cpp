@@ -24,14 +24,11 @@ Came::Came(const recipe::OptimOptions& options, Members members, MatrixImplement
     matrices_.push_back(std::move(matrix));
   }
   walks_ = MatrixWalks(tiled, implementation);
-  const auto phase = [this](const char* name, Partials* partials, void (Came::*fused)(const MatrixTiles&, const StepSettings&),
-                            void (Came::*operations)(const StepSettings&)) -> MatrixWalks::Phase {
-    return {name, partials, std::bind_front(fused, this), std::bind_front(operations, this)};
-  };
-  const std::vector<MatrixWalks::Phase> all = {phase("squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares),
-                                               phase("sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates),
-                                               phase("residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals),
-                                               phase("update", nullptr, &Came::fused_update, &Came::update)};
+  using Walk = MatrixWalks::Phase;
+  const std::vector<Walk> all = {Walk::of(*this, "squares of gradients", &squares_, &Came::fused_squares, &Came::sum_squares),
+                                 Walk::of(*this, "sizes of updates", &sizes_, &Came::fused_sizes, &Came::size_updates),
+                                 Walk::of(*this, "residuals", &residuals_, &Came::fused_residuals, &Came::sum_residuals),
+                                 Walk::of(*this, "update", nullptr, &Came::fused_update, &Came::update)};
   for (Phase& each : walks_.phases(all, std::bind_front(&Came::refresh_members, this))) add_phase(std::move(each));
 }
 

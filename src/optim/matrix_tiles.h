@@ -99,6 +99,13 @@ class MatrixWalks {
     Partials* partials;                                                               // of the last one null
     std::function<void(const MatrixTiles& tiles, const StepSettings& settings)> fused;  // of these matrices, on all threads
     std::function<void(const StepSettings& settings)> operations;                       // of all of them, by LibTorch's
+
+    // Both are members of the optimizer, which must outlive it.
+    template <class Owner>
+    static Phase of(Owner& owner, const char* name, Partials* partials, void (Owner::*fused)(const MatrixTiles&, const StepSettings&),
+                    void (Owner::*operations)(const StepSettings&)) {
+      return {name, partials, std::bind_front(fused, &owner), std::bind_front(operations, &owner)};
+    }
   };
   MatrixWalks() = default;
   // Not usable, so that LibTorch's operations serve, where MatrixTiles does not take them.
