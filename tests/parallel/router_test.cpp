@@ -23,30 +23,38 @@ struct RouterCase {
   int64_t sums = 0;  // calls of a rank
 };
 
-void check_sinkhorn(const RouterCase& test) {
+// On each rank: what `decide` makes of a rank's own rows (rows, view, operators) takes as many sums as the case has, and is as `expect` (world, own rows, view and
+// operators, what was made) demands.
+template <class Decide, class Expect>
+void on_ranks(const RouterCase& test, const Tensor& rows, const Decide& decide, const Expect& expect) {
   const layout::Mesh mesh(test.world, test.shape);
   SCOPED_TRACE(mesh.text());
-  Tensor logits = longhaul::testing::random_tensor({kRoutedRows * kTokensOfRow, kRouted}, 3, at::kFloat);
-  logits.select(1, 1).add_(2);
-  model::LocalOps alone;
-  const Tensor expected = model::balanced_by_sinkhorn(logits, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
   comm::run_ranks(test.world, [&](comm::Communicator& world) {
     const auto log = std::make_shared<comm::CallLog>(world.rank(), 16);
     comm::Traced traced(comm::borrowed(world), log);
     const MeshGroups groups(traced, mesh);
     MeshOps ops(groups, {.split = test.split}, {});
     const OwnRows own(groups, kRoutedRows, kTokensOfRow, test.split);
-    const auto sums = [&] { return calls_of(*log, comm::CallKind::kAllReduce); };
-    const int64_t before = sums();
-    const Tensor found = model::balanced_by_sinkhorn(logits.index_select(0, own.index), own.view, ops);
-    EXPECT_EQ(sums() - before, test.sums);
-    EXPECT_TRUE(found.equal(expected.index_select(0, own.index))) << "rank " << world.rank();
-    // Of meta tensors, as in a dry run, the same calls.
-    const auto meta = at::TensorOptions(at::kMeta).dtype(at::kFloat);
-    EXPECT_EQ(found.sizes(), logits.index_select(0, own.index).sizes());
-    const bool whole = test.sums == 0;
-    EXPECT_TRUE(!whole || model::balanced_by_sinkhorn(at::empty({own.view.own.length, kRouted}, meta), own.view, ops).is_meta());
+    const int64_t before = calls_of(*log, comm::CallKind::kAllReduce);
+    const Tensor found = decide(rows.index_select(0, own.index), own.view, ops);
+    EXPECT_EQ(calls_of(*log, comm::CallKind::kAllReduce) - before, test.sums);
+    expect(traced, own, ops, found);
   });
+}
+
+void check_sinkhorn(const RouterCase& test) {
+  Tensor logits = longhaul::testing::random_tensor({kRoutedRows * kTokensOfRow, kRouted}, 3, at::kFloat);
+  logits.select(1, 1).add_(2);
+  model::LocalOps alone;
+  const Tensor expected = model::balanced_by_sinkhorn(logits, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
+  on_ranks(test, logits, model::balanced_by_sinkhorn,
+           [&](comm::Communicator& world, const OwnRows& own, MeshOps& ops, const Tensor& found) {
+             EXPECT_TRUE(found.equal(expected.index_select(0, own.index))) << "rank " << world.rank();
+             // Of meta tensors, as in a dry run, too.
+             const auto meta = at::TensorOptions(at::kMeta).dtype(at::kFloat);
+             const bool whole = test.sums == 0;
+             EXPECT_TRUE(!whole || model::balanced_by_sinkhorn(at::empty({own.view.own.length, kRouted}, meta), own.view, ops).is_meta());
+           });
 }
 
 TEST(SinkhornOfRanks, IsThatOfOneProcess) {
@@ -59,22 +67,15 @@ TEST(SinkhornOfRanks, IsThatOfOneProcess) {
 }
 
 void check_quantiles(const RouterCase& test) {
-  const layout::Mesh mesh(test.world, test.shape);
-  SCOPED_TRACE(mesh.text());
   const Tensor logits = longhaul::testing::random_tensor({kRoutedRows * kTokensOfRow, kRouted}, 3, at::kFloat), bias = logits[0];
+  const auto quantiles = [&](const Tensor& rows, const layout::SequenceView& view, model::ParallelOps& ops) {
+    return model::quantiles_of(rows, bias, 2, view, ops);
+  };
   model::LocalOps alone;
-  const Tensor expected = model::quantiles_of(logits, bias, 2, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
+  const Tensor expected = quantiles(logits, layout::make_batch(kRoutedRows, kTokensOfRow), alone);
   ASSERT_EQ(expected[kRouted].item<int64_t>(), kRoutedRows);
-  comm::run_ranks(test.world, [&](comm::Communicator& world) {
-    const auto log = std::make_shared<comm::CallLog>(world.rank(), 16);
-    comm::Traced traced(comm::borrowed(world), log);
-    const MeshGroups groups(traced, mesh);
-    MeshOps ops(groups, {.split = test.split}, {});
-    const OwnRows own(groups, kRoutedRows, kTokensOfRow, test.split);
-    const int64_t before = calls_of(*log, comm::CallKind::kAllReduce);
-    const Tensor sums = model::quantiles_of(logits.index_select(0, own.index), bias, 2, own.view, ops);
-    EXPECT_EQ(calls_of(*log, comm::CallKind::kAllReduce) - before, test.sums);
-    traced.all_reduce(sums, comm::Reduction::kSum, {.name = "all ranks"}).wait();
+  on_ranks(test, logits, quantiles, [&](comm::Communicator& world, const OwnRows&, MeshOps&, const Tensor& sums) {
+    world.all_reduce(sums, comm::Reduction::kSum, {.name = "all ranks"}).wait();
     // Where ranks share a cut sequence each has told of it.
     EXPECT_TRUE(sums.equal(expected.mul(sums[kRouted].item<int64_t>() / kRoutedRows))) << "rank " << world.rank();
   });
