@@ -18,7 +18,7 @@
 namespace longhaul::bench {
 namespace {
 
-constexpr const char* kIdentity = R"([["program","0123456789abcdef"],["recipe","0123456789abcdef"]])";
+const std::vector<comm::Identity> kIdentities = {{"program", "0123456789abcdef"}, {"recipe", "0123456789abcdef"}};
 constexpr comm::Timeout kPatience = std::chrono::minutes(5);
 constexpr int64_t kPerMachine = 8;
 const std::string kAddress(170, 'a');  // about as long as one of Gloo's
@@ -75,7 +75,7 @@ int64_t start_operations(int64_t ranks, int64_t ranks_per_machine) {
     }
     for (int64_t rank = 0; rank < ranks; ++rank) comm::hear(store, topic_of(rank));
   };
-  for (int64_t rank = 0; rank < ranks; ++rank) comm::announce(store, rank, ranks, kIdentity);
+  for (int64_t rank = 0; rank < ranks; ++rank) comm::announce(store, rank, ranks, kIdentities);
   for (int64_t rank = 0; rank < ranks; ++rank) require_agreed(comm::verdict(store, rank, ranks, kPatience));
   std::vector<int64_t> places, counts;
   for (int64_t rank = 0; rank < ranks; ++rank) places.push_back(comm::come_to_machine(store, machine_of(rank)));
@@ -149,7 +149,7 @@ class RealRanks {
 int64_t real_start_operations(int64_t ranks) {
   RealRanks real(ranks);
   real.each([ranks](comm::Wire& wire, int64_t rank) {
-    comm::announce(wire, rank, ranks, kIdentity);
+    comm::announce(wire, rank, ranks, kIdentities);
     require_agreed(comm::verdict(wire, rank, ranks, kPatience));
     wire.connect(rank, ranks);
   });
@@ -160,7 +160,7 @@ double real_store_milliseconds(int64_t ranks) {
   const Stopwatch watch;
   RealRanks real(ranks);
   real.each([ranks](comm::Wire& wire, int64_t rank) {
-    comm::announce(wire, rank, ranks, kIdentity);
+    comm::announce(wire, rank, ranks, kIdentities);
     require_agreed(comm::verdict(wire, rank, ranks, kPatience));
     const std::string machine = std::to_string(rank / kPerMachine);
     const int64_t place = comm::come_to_machine(wire, machine);

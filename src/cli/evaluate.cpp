@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/checksum.h"
 #include "base/folders.h"
 #include "base/parallel.h"
 #include "base/path_text.h"
@@ -80,9 +81,28 @@ int64_t overlap_of(const EvaluateArguments& arguments, int64_t context) {
 }
 
 // What all ranks must have been told alike: by it they see that they do the same.
-std::string words_of(const EvaluateArguments& of) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", of.task, of.data, of.lengths, of.depths, of.pairs, of.kind, of.kinds,
-                     of.haystack, of.format, of.samples, of.limit, of.tokens_per_pass, of.seed);
+comm::Identity identity_of(const EvaluateArguments& of) {
+  const comm::IdentityParts told = {{"--task", of.task},
+                                    {"--data", of.data},
+                                    {"--jsonl-field", of.jsonl_field},
+                                    {"--context", std::to_string(of.context)},
+                                    {"--stride", std::to_string(of.stride)},
+                                    {"--tokenizer", of.tokenizer},
+                                    {"--dtype", of.dtype},
+                                    {"--lengths", of.lengths},
+                                    {"--depths", of.depths},
+                                    {"--pairs", of.pairs},
+                                    {"--kind", of.kind},
+                                    {"--kinds", of.kinds},
+                                    {"--haystack", of.haystack},
+                                    {"--format", of.format},
+                                    {"--samples", std::to_string(of.samples)},
+                                    {"--limit", std::to_string(of.limit)},
+                                    {"--tokens-per-pass", std::to_string(of.tokens_per_pass)},
+                                    {"--seed", std::to_string(of.seed)}};
+  std::string all;
+  for (const auto& [option, value] : told) all += fmt::format("{} {}\n", option, value);
+  return {"evaluation", sha256_hex(all), told};
 }
 
 // What was typed, once a rank, by each of which the words are read again: they find their place in the environment. The first one prints.
@@ -115,7 +135,7 @@ ExitCode run(const EvaluateArguments& arguments) {
   const bool masked = model.recipe.recipe.train.objective == recipe::Objective::kMasked;
   if (!arguments.task.empty()) {
     checkpoint::require_next_token(model, fmt::format("--task {}", arguments.task));
-    const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, {"task", words_of(arguments)}}});
+    const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, identity_of(arguments)}});
     return run_evaluation_task(arguments, model, share_of(*world));
   }
   if (arguments.data.empty()) {
@@ -127,7 +147,7 @@ ExitCode run(const EvaluateArguments& arguments) {
   }
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   const auto& recipe = model.recipe.recipe;
-  const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, {"texts", arguments.data}}});
+  const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, identity_of(arguments)}});
   const data::PreparedSource source = prepare_on_ranks(arguments, recipe.data, tokenizer, *world);
   train::require_grids(recipe.model, {&source.held_out});
   const int64_t context = arguments.context > 0 ? arguments.context : recipe.train.sequence;

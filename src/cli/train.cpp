@@ -81,7 +81,7 @@ ExitCode run_as(const comm::Placement& place, train::RunRequest& request, const 
   train::require_backend(request.recipe, place);
   const std::string values = recipe::to_toml({.recipe = request.recipe.recipe});  // wherever each rank has them from
   const bool nccl = request.recipe.recipe.parallel.backend == recipe::Backend::kNccl;
-  const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values)}},
+  const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values), recipe::option_values(request.recipe.recipe)}},
                                        .join_timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.join_timeout)),
                                        .timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.timeout)),
                                        .nccl = nccl},

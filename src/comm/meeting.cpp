@@ -2,20 +2,22 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "comm/gloo_world.h"
 
 namespace longhaul::comm {
 namespace {
 
-using Json = nlohmann::json;
-
 std::string rank_key(int64_t rank) { return fmt::format("rank/{}", rank); }
 std::string said_key(const std::string& topic, int64_t place) { return fmt::format("{}/{}", topic, place); }
 std::string collected_key(const std::string& topic) { return topic + " of all"; }
+std::string parts_key(const std::string& hashes) { return "parts of " + hashes; }
+constexpr const char* kWaitingIsOver = "waiting is over";  // "": all are here; else who asked to stop
 std::string machine_key(const std::string& machine) { return "machine/" + machine; }
 
 // Texts of any bytes as one: each behind its length.
@@ -42,63 +44,85 @@ std::vector<std::string> parted(const std::string& all) {
   return texts;
 }
 
-// The first thing in which a rank differs from rank 0.
-std::optional<Failure> difference(const std::vector<std::string>& identities) {
-  const Json expected = Json::parse(identities.front());
-  for (size_t rank = 1; rank < identities.size(); ++rank) {
-    const Json found = Json::parse(identities[rank]);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      if (i < found.size() && found[i] == expected[i]) continue;
-      const auto name = expected[i].at(0).get<std::string>();
-      return Failure{.fields = {.code = ExitCode::kUsage,
-                                .what = fmt::format("rank {} has another {} than rank 0", rank, name),
-                                .expected = fmt::format("{} {} on all ranks", name, expected[i].at(1).get<std::string>()),
-                                .found = i < found.size() ? fmt::format("{} {} on rank {}", found[i].at(0).get<std::string>(),
-                                                                        found[i].at(1).get<std::string>(), rank)
-                                                          : fmt::format("none on rank {}", rank),
-                                .hint = "start all ranks with the same program, recipe and data"}};
-    }
-  }
-  return std::nullopt;
+// "rank 3 missing", "ranks 1, 3 missing".
+std::string missing_text(const std::vector<int64_t>& missing) {
+  constexpr size_t kEnough = 20;
+  const std::span<const int64_t> shown(missing.data(), std::min(missing.size(), kEnough));
+  return fmt::format("rank{} {}{} missing", missing.size() > 1 ? "s" : "", fmt::join(shown, ", "), missing.size() > kEnough ? ", …" : "");
 }
 
-Failure absent(Store& store, int64_t size, Timeout timeout) {
-  constexpr size_t kEnough = 20;
+std::vector<int64_t> missing_ranks(Store& store, int64_t size) {
   std::vector<int64_t> missing;
   for (int64_t rank = 0; rank < size; ++rank) {
     if (!store.has(rank_key(rank))) missing.push_back(rank);
   }
-  const size_t count = missing.size();
-  if (count > kEnough) missing.resize(kEnough);
-  return {
-      .fields = {.code = ExitCode::kCommunication,
-                 .what = fmt::format("{} of {} ranks did not join", count, size),
-                 .expected = fmt::format("all of them within {:.0f} s", std::chrono::duration<double>(timeout).count()),
-                 .found = fmt::format("rank{} {}{} missing", count > 1 ? "s" : "", fmt::join(missing, ", "), count > kEnough ? ", …" : ""),
-                 .hint = "look at what these ranks said, or why their machines did not start them"}};
+  return missing;
+}
+
+Failure absent(Store& store, int64_t size, Timeout timeout) {
+  const std::vector<int64_t> missing = missing_ranks(store, size);
+  return {.fields = {.code = ExitCode::kCommunication,
+                     .what = fmt::format("{} of {} ranks did not join", missing.size(), size),
+                     .expected = fmt::format("all of them within {:.0f} s", std::chrono::duration<double>(timeout).count()),
+                     .found = missing_text(missing),
+                     .hint = "look at what these ranks said, or why their machines did not start them"}};
+}
+
+enum class Waited { kCame, kLate, kStopped };
+
+// A wait of the store's cannot be interrupted: short ones, between which a request to stop is seen.
+Waited wait_or_stop(Store& store, const std::string& key, Timeout timeout) {
+  constexpr Timeout kLook(500);
+  for (const Deadline end = deadline_after(timeout);;) {
+    const auto left = std::chrono::duration_cast<Timeout>(end - std::chrono::steady_clock::now());
+    if (store.wait_for(key, std::clamp(left, Timeout(1), kLook))) return Waited::kCame;
+    if (stop_signal() != 0) return Waited::kStopped;
+    if (left <= kLook) return Waited::kLate;
+  }
+}
+
+std::optional<Failure> verdict_of_first(Store& store, int64_t size, Timeout timeout) {
+  const Waited waited = wait_or_stop(store, kWaitingIsOver, timeout);
+  if (waited == Waited::kLate) return absent(store, size, timeout);
+  const std::string request = waited == Waited::kStopped ? stop_request_of(0) : store.get(kWaitingIsOver);
+  if (!request.empty()) {
+    const std::vector<int64_t> missing = missing_ranks(store, size);
+    return stopped_while_joining(fmt::format("all {} ranks", size),
+                                 request + "; " + (missing.empty() ? "all had come" : missing_text(missing)));
+  }
+  std::vector<std::string> keys;
+  for (int64_t each = 0; each < size; ++each) keys.push_back(rank_key(each));
+  const std::vector<std::string> hashes = store.get(keys);
+  const std::optional<OddRank> odd = odd_rank(hashes);
+  if (!odd) return std::nullopt;
+  const auto told_by = [&](size_t rank) { return TextsOfRank{hashes[rank], store.get(parts_key(hashes[rank]))}; };
+  return disagreement(*odd, told_by(0), told_by(odd->rank));
 }
 
 }  // namespace
 
-void announce(Store& store, int64_t rank, int64_t size, const std::string& identity) {
-  store.set(rank_key(rank), identity);
-  if (store.add("joined", 1) == size) store.set("all here", "");
+void announce(Store& store, int64_t rank, int64_t size, const std::vector<Identity>& identities) {
+  const std::string hashes = hashes_text(identities);
+  if (store.add("ranks of " + hashes, 1) == 1) store.set(parts_key(hashes), parts_text(identities));
+  store.set(rank_key(rank), hashes);
+  if (store.add("joined", 1) == size) store.set(kWaitingIsOver, "");
 }
 
 std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout timeout) {
+  constexpr Timeout kWordOfFirst(10000);  // later than rank 0's own time
+  constexpr Timeout kPatienceOfStopped(1000);
   if (rank == 0) {
-    std::optional<Failure> failure;
-    if (store.wait_for("all here", timeout)) {
-      std::vector<std::string> keys;
-      for (int64_t each = 0; each < size; ++each) keys.push_back(rank_key(each));
-      failure = difference(store.get(keys));
-    } else {
-      failure = absent(store, size, timeout);
-    }
+    const std::optional<Failure> failure = verdict_of_first(store, size, timeout);
     store.set("verdict", failure ? to_text(*failure) : "");
     return failure;
   }
-  if (store.wait_for("verdict", timeout + Timeout(10000))) {
+  Waited waited = wait_or_stop(store, "verdict", timeout + kWordOfFirst);
+  if (waited == Waited::kStopped) {  // rank 0 knows who is missing, and tells all of them to leave
+    store.set(kWaitingIsOver, stop_request_of(rank));
+    if (!store.wait_for("verdict", kPatienceOfStopped)) return stopped_while_joining("rank 0's word", stop_request_of(rank));
+    waited = Waited::kCame;
+  }
+  if (waited == Waited::kCame) {
     const std::string word = store.get("verdict");
     return word.empty() ? std::nullopt : std::optional(from_text(word));
   }
@@ -108,6 +132,16 @@ std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout
                             .found = "nothing in time",
                             .hint = "look at what rank 0 said"}};
 }
+
+Failure stopped_while_joining(const std::string& expected, const std::string& found) {
+  return {.fields = {.code = ExitCode::kPreemptedNotSaved,
+                     .what = "stopped while the ranks were joining",
+                     .expected = expected,
+                     .found = found,
+                     .hint = "start again: no step was made"}};
+}
+
+std::string stop_request_of(int64_t rank) { return fmt::format("signal {} at rank {}", stop_signal(), rank); }
 
 void say(Store& store, const std::string& topic, int64_t place, const std::string& text) { store.set(said_key(topic, place), text); }
 

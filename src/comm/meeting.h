@@ -2,14 +2,15 @@
 // several must know of each other goes likewise through one of them. So a rank does a fixed number of operations, and few ranks one that reads as many values
 // as there are members: n ranks cost the store O(n) in all.
 //
-//   announce(store, rank, size, identity);                   // never waits
+//   announce(store, rank, size, identities);                 // never waits
 //   if (const auto failure = verdict(store, rank, size, timeout)) …
 //
 //   say(store, "addresses", place, own);                     // never waits
 //   if (place == 0) collect(store, "addresses", count);      // waits for all
 //   for (const std::string& theirs : hear(store, "addresses")) …   // by place; waits for place 0. tell_each_other does the three
 //
-// identity: JSON, a list of (name, hash) that must be the same on all ranks.
+// A request to stop (base/signals.h) that comes while others are missing ends the meeting for all, with 75 and the names of those. What identities consist of
+// the first rank of each kind tells: one value of all ranks where all are the same.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,16 @@
 #include <vector>
 
 #include "comm/call.h"
+#include "comm/identity.h"
 #include "comm/rendezvous.h"
 #include "comm/store.h"
 
 namespace longhaul::comm {
 
-void announce(Store& store, int64_t rank, int64_t size, const std::string& identity);
+void announce(Store& store, int64_t rank, int64_t size, const std::vector<Identity>& identities);
 std::optional<Failure> verdict(Store& store, int64_t rank, int64_t size, Timeout timeout);  // the same on all ranks
+Failure stopped_while_joining(const std::string& expected, const std::string& found);
+std::string stop_request_of(int64_t rank);  // "signal 15 at rank 2", of the one that has come to this process
 
 void say(Store& store, const std::string& topic, int64_t place, const std::string& text);  // any bytes
 void collect(Store& store, const std::string& topic, int64_t count);

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
@@ -19,6 +20,7 @@
 #include "base/error.h"
 #include "base/machine.h"
 #include "base/network.h"
+#include "base/signals.h"
 #include "base/worker.h"
 #include "comm/meeting.h"
 #include "comm/shared_wire.h"
@@ -96,15 +98,20 @@ void leave_behind(std::unique_ptr<Worker> worker) {
 }
 
 // c10d tries for twice the time, and where somebody listens it waits for an answer without end: that of another program, which took the port from rank 0, may
-// never come.
+// never come. A request to stop ends it too.
 c10::intrusive_ptr<c10d::TCPStore> reached(const std::string& host, const c10d::TCPStoreOptions& options) {
   const auto ask =
       std::make_shared<std::packaged_task<c10::intrusive_ptr<c10d::TCPStore>()>>([host, options] { return connected(host, options); });
   std::future<c10::intrusive_ptr<c10d::TCPStore>> answer = ask->get_future();
   auto worker = std::make_unique<Worker>("store");
   worker->post([ask] { (*ask)(); });
-  if (answer.wait_for(options.timeout) == std::future_status::ready) return answer.get();
+  constexpr std::chrono::milliseconds kLook(100);
+  const auto end = std::chrono::steady_clock::now() + options.timeout;
+  while (stop_signal() == 0 && std::chrono::steady_clock::now() < end) {
+    if (answer.wait_for(std::min(options.timeout, kLook)) == std::future_status::ready) return answer.get();
+  }
   leave_behind(std::move(worker));
+  if (stop_signal() != 0) throw std::runtime_error("a request to stop came first");
   if (!somebody_listens(host, options.port)) throw std::runtime_error("nobody listens at that port");
   throw std::runtime_error("somebody listens at that port who does not answer as rank 0's store does: another program has it");
 }
@@ -193,7 +200,8 @@ int64_t Wire::add(const std::string& key, int64_t number) { return state_->asked
 
 bool Wire::wait_for(const std::string& key, std::chrono::milliseconds timeout) {
   try {
-    state_->asked().wait({key}, timeout);
+    state_->store->wait({key}, timeout);
+    ++state_->operations;  // who waits long asks again and again: it is one question
     return true;
   } catch (const c10::DistStoreError&) {
     return false;

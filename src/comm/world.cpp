@@ -1,11 +1,12 @@
 #include "comm/world.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/launch.h"
+#include "base/signals.h"
+#include "base/version.h"
 #include "comm/gloo.h"
 #include "comm/gloo_world.h"
 #include "comm/meeting.h"
@@ -16,7 +17,6 @@ namespace longhaul::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using Json = nlohmann::json;
 
 std::string where(const Placement& place) { return fmt::format("rank {} of {} ({})", place.rank, place.size, place.engine); }
 
@@ -36,6 +36,8 @@ std::unique_ptr<Wire> reach_store(const Placement& place, Timeout timeout) {
                                               .timeout = timeout,
                                               .shares_memory = variable("LONGHAUL_SHARED_WIRE") != "off"});
   } catch (const std::exception& error) {
+    if (stop_signal() != 0)
+      refuse(place, stopped_while_joining(fmt::format("rank 0's store at {}:{}", place.host, place.port), stop_request_of(place.rank)));
     const std::string text = error.what();
     throw Error({.code = ExitCode::kCommunication,
                  .what = serves ? fmt::format("cannot open port {} for the other ranks", place.port) : "rank 0 does not answer",
@@ -50,9 +52,10 @@ std::unique_ptr<Wire> reach_store(const Placement& place, Timeout timeout) {
 }
 
 // Of the file that this process runs; read once.
-std::string program_hash() {
+Identity own_program() {
   static const std::string hash = fmt::format("{:016x}", xxh3(read_text("/proc/self/exe")));
-  return hash;
+  const BuildVersion& build = build_version();
+  return {"program", hash, {{"version", build.version}, {"commit", build.commit}, {"compiler", build.compiler}}};
 }
 
 // Rank 0 takes the store with it: the others read first, where they are there.
@@ -76,10 +79,10 @@ std::unique_ptr<Communicator> join_world(const JoinOptions& options) { return jo
 std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Placement& place) {
   if (place.size == 1) return std::make_unique<Single>();
   std::unique_ptr<Wire> wire = reach_store(place, options.join_timeout);
-  Json identity = Json::array({Json::array({"program", program_hash()})});
-  for (const auto& [name, hash] : options.identity) identity.push_back(Json::array({name, hash}));
+  std::vector<Identity> identities = {own_program()};
+  identities.insert(identities.end(), options.identity.begin(), options.identity.end());
   try {
-    announce(*wire, place.rank, place.size, identity.dump());
+    announce(*wire, place.rank, place.size, identities);
     if (const std::optional<Failure> failure = verdict(*wire, place.rank, place.size, options.join_timeout)) {
       wait_for_readers(*wire, place);
       refuse(place, *failure);
@@ -88,6 +91,8 @@ std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Place
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    if (stop_signal() != 0)  // and to rank 0 too, which has taken the store with it
+      refuse(place, stopped_while_joining(fmt::format("connections to all {} ranks", place.size), stop_request_of(place.rank)));
     const std::string text = error.what();
     refuse(place, {.fields = {.code = ExitCode::kCommunication,
                               .what = "the ranks cannot be connected",

@@ -66,6 +66,14 @@ std::string to_toml(const LoadedRecipe& loaded) {
   return out;
 }
 
+std::vector<std::pair<std::string, std::string>> option_values(const Recipe& recipe) {
+  Recipe read = recipe;
+  std::vector<std::pair<std::string, std::string>> values;
+  const OptionSet options = options_of(read);
+  for (const Option& option : options.all()) values.emplace_back(option.name, option.get().toml());
+  return values;
+}
+
 nlohmann::ordered_json to_json(const LoadedRecipe& loaded) {
   Recipe recipe = loaded.recipe;
   nlohmann::ordered_json out;

@@ -4,6 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "recipe/load.h"
 
@@ -11,6 +13,8 @@ namespace longhaul::recipe {
 
 // Every option with its resolved value and, as a comment, its origin. load() reads it back to an equal Recipe and keeps the origins.
 std::string to_toml(const LoadedRecipe& loaded);
+// Every option and its value as TOML: {"optim.lr", "0.25"}.
+std::vector<std::pair<std::string, std::string>> option_values(const Recipe& recipe);
 // {"version": 1, "model": {…}, "train": {…}, …, "origins": {"train.steps": "command line", …}}
 nlohmann::ordered_json to_json(const LoadedRecipe& loaded);
 // One option (or every option of a section): value, origin, default, type, range, unit, sentence, behaviour on resume.

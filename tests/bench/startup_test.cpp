@@ -6,11 +6,12 @@
 namespace longhaul::bench {
 namespace {
 
-// By hand. The meeting: set and add of each rank, one set when all are here; rank 0 waits, reads n values and sets its word; the others wait and read. Then
+// By hand. The meeting: two adds and a set of each rank, one set of what the first recipe of its kind consists of and one when all are here; rank 0 waits, reads
+// that nobody asked to stop and n values, and sets its word; the others wait and read. Then
 // each counts itself to its machine and asks how many they are there; and says three things (where its connections, its memory are, whose memory it
 // reaches), each of which one rank collects, for all or for its machine, and each hears.
 int64_t operations_by_hand(int64_t ranks, int64_t machines) {
-  const int64_t meeting = 2 * ranks + 1 + (1 + ranks + 1) + 2 * (ranks - 1);
+  const int64_t meeting = 3 * ranks + 2 + (2 + ranks + 1) + 2 * (ranks - 1);
   return meeting + 2 * ranks + (3 * ranks + 1) + 2 * (3 * ranks + machines);
 }
 

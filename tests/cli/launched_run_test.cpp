@@ -155,8 +155,8 @@ TEST_F(LaunchedRun, ARankWithAnotherRecipe) {
   std::vector<std::unique_ptr<Child>> ranks;
   for (int r = 0; r < 3; ++r) ranks.push_back(rank(r, 3, port, {r == 2 ? "optim.lr=0.5" : "optim.lr=0.25"}));
   expect_all(ranks, 64,
-             AllOf(HasSubstr("rank 2 has another recipe than rank 0"), HasSubstr("found     recipe "),
-                   HasSubstr("of 3 (RANK and WORLD_SIZE), at the start")));
+             AllOf(HasSubstr("rank 2 has another recipe than rank 0"), HasSubstr("expected  on rank 0: optim.lr = 0.25\n"),
+                   HasSubstr("found     on rank 2: optim.lr = 0.5\n"), HasSubstr("of 3 (RANK and WORLD_SIZE), at the start")));
 }
 
 TEST_F(LaunchedRun, ARankWithAnotherProgram) {
@@ -184,6 +184,18 @@ TEST_F(LaunchedRun, ARankThatNeverJoins) {
   std::vector<std::unique_ptr<Child>> ranks;
   for (const int r : {0, 2}) ranks.push_back(rank(r, 4, port, {"parallel.join_timeout=3"}));
   expect_all(ranks, 69, AllOf(HasSubstr("2 of 4 ranks did not join"), HasSubstr("ranks 1, 3 missing"), HasSubstr("within 3 s")));
+}
+
+TEST_F(LaunchedRun, ARequestToStopWhileARankIsMissing) {
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Child>> ranks;
+  for (const int r : {0, 2}) ranks.push_back(rank(r, 3, port, {"parallel.join_timeout=3600"}));
+  {
+    comm::Wire store({.port = port, .prefix = "/longhaul/attempt_0"});
+    for (const char* const announced : {"rank/0", "rank/2"}) ASSERT_TRUE(store.wait_for(announced, std::chrono::minutes(1)));
+  }
+  for (const auto& each : ranks) each->send(SIGINT);
+  expect_all(ranks, 75, AllOf(HasSubstr("stopped while the ranks were joining"), HasSubstr("; rank 1 missing")));
 }
 
 TEST_F(LaunchedRun, APortInUse) {

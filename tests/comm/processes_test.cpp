@@ -3,20 +3,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/network.h"
+#include "base/signals.h"
+#include "base/temporary_folder.h"
 #include "comm/ranks.h"
 #include "comm/wire.h"
 #include "layout/mesh.h"
+#include "support/child.h"
 
 namespace longhaul::comm {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Exit codes of ranks 0 … ranks-1 of a job of `size`, which run the body; their output is shown where one is not as expected.
 std::vector<int> run_processes(const std::string& body, int64_t ranks, int64_t size, const std::vector<int>& expected,
@@ -190,13 +198,11 @@ TEST(Processes, UrgentCallsPassSlowOnes) {
 }
 
 TEST_F(ProcessBody, OneHasAnotherRecipe) {
-  const std::string hash = variable("RANK") == "1" ? "b0b" : "a11";
-  EXPECT_THAT(error_of(
-                  [&] {
-                    (void)join_world({.identity = {{"recipe", hash}}});
-                  },
-                  ExitCode::kUsage),
-              AllOf(HasSubstr("rank 1 has another recipe than rank 0"), HasSubstr("a11"), HasSubstr("b0b")));
+  const bool odd = variable("RANK") == "1";
+  const Identity recipe = {"recipe", odd ? "b0b" : "a11", {{"train.steps", "10"}, {"optim.lr", odd ? "0.5" : "0.25"}}};
+  EXPECT_THAT(error_of([&] { (void)join_world({.identity = {recipe}}); }, ExitCode::kUsage),
+              AllOf(HasSubstr("rank 1 has another recipe than rank 0\n"), HasSubstr("on rank 0: optim.lr = 0.25\n"),
+                    HasSubstr("on rank 1: optim.lr = 0.5\n"), Not(HasSubstr("train.steps"))));
 }
 
 TEST_F(ProcessBody, OneDoesNotJoin) {
@@ -208,6 +214,53 @@ TEST_F(ProcessBody, ThePortIsTaken) {
   const Placement mine = find_place();
   const std::string text = error_of([&] { (void)join_world({.join_timeout = Timeout(2000)}, mine); });
   EXPECT_THAT(text, HasSubstr(fmt::format("cannot open port {}", mine.port)));
+}
+
+// Ranks 0 and 1 of 4 are here, and would wait for longer than this test may take. Rank 1 is asked to stop, which ends it for both.
+TEST_F(ProcessBody, OneIsStoppedWhileOthersAreMissing) {
+  install_signal_handlers();
+  EXPECT_THAT(error_of([] { (void)join_world({.join_timeout = std::chrono::hours(1)}); }, ExitCode::kPreemptedNotSaved),
+              AllOf(HasSubstr("stopped while the ranks were joining"), HasSubstr("expected  all 4 ranks"),
+                    HasSubstr(fmt::format("signal {} at rank 1; ranks 2, 3 missing", SIGTERM))));
+}
+
+// Whoever listens at rank 0's port is none of ours, and never answers.
+TEST_F(ProcessBody, OneIsStoppedWhileRankZeroIsMissing) {
+  install_signal_handlers();
+  const Placement mine = find_place();
+  EXPECT_THAT(error_of([&] { (void)join_world({.join_timeout = std::chrono::hours(1)}, mine); }, ExitCode::kPreemptedNotSaved),
+              AllOf(HasSubstr(fmt::format("rank 0's store at {}:{}", mine.host, mine.port)),
+                    HasSubstr(fmt::format("signal {} at rank 1", SIGTERM))));
+}
+
+std::unique_ptr<Child> started(const std::string& body, int64_t rank, int64_t size, uint16_t port, const std::filesystem::path& folder) {
+  return std::make_unique<Child>(std::vector<std::string>{"/proc/self/exe", "--gtest_filter=ProcessBody." + body},
+                                 environment_of_rank(rank, size, port), folder / fmt::format("{}-{}.log", body, rank));
+}
+
+TEST(Processes, ARequestToStopEndsTheWaitForThoseThatAreMissing) {
+  const TemporaryFolder folder;
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Child>> ranks;
+  for (const int64_t rank : {0, 1}) ranks.push_back(started("OneIsStoppedWhileOthersAreMissing", rank, 4, port, folder.path()));
+  {
+    Wire store({.port = port, .prefix = "/longhaul/attempt_0"});
+    for (const char* const announced : {"rank/0", "rank/1"}) ASSERT_TRUE(store.wait_for(announced, std::chrono::minutes(1)));
+  }
+  ranks[1]->send(SIGTERM);
+  for (const auto& rank : ranks) EXPECT_EQ(rank->wait(), 0) << rank->output();
+}
+
+TEST(Processes, ARequestToStopEndsTheWaitForRankZero) {
+  const TemporaryFolder folder;
+  const Listener other = listen_on(0);
+  const auto rank = started("OneIsStoppedWhileRankZeroIsMissing", 1, 2, other.port, folder.path());
+  const int client = ::accept(other.descriptor, nullptr, nullptr);
+  ASSERT_GE(client, 0);
+  rank->send(SIGTERM);
+  EXPECT_EQ(rank->wait(), 0) << rank->output();
+  ::close(client);
+  ::close(other.descriptor);
 }
 
 TEST(Processes, WhoDoesNotFitIsNamedAtTheStart) {

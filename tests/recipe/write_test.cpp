@@ -46,6 +46,15 @@ TEST(RecipeWrite, EveryPossibleOriginIsOneComment) {
   EXPECT_EQ(load_text(to_toml(loaded), "again").recipe, loaded.recipe);
 }
 
+TEST(RecipeWrite, ValuesAreThoseOfEveryOption) {
+  LoadedRecipe loaded = example();
+  const auto values = option_values(loaded.recipe);
+  const OptionSet options = options_of(loaded.recipe);
+  EXPECT_EQ(values.size(), options.all().size());
+  EXPECT_THAT(values, testing::Contains(testing::Pair("train.steps", "10")));
+  EXPECT_THAT(values, testing::Contains(testing::Pair("data.weights", "[0.3]")));
+}
+
 TEST(RecipeWrite, JsonHasSectionsAndOrigins) {
   const nlohmann::ordered_json json = to_json(example());
   EXPECT_EQ(json["version"], 1);
