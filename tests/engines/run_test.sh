@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One recipe on 4 ranks that a real engine starts, beside the run of one process: the same losses, step by step.
 #   run_test.sh launch|torchrun|torchrun_restart|srun|sbatch|lost_node PROGRAM [PYTHON-OF-PEERS FOLDER-WITH-TORCH]
+# Then `evaluate` of that process's run on as many ranks, beside one process: the same figures to the bit.
 # In fp64, so sums that are taken in another order show at 1e-15, and anything that is lost or counted twice far above the bound of 1e-12.
 # Exit status 77: the engine cannot be had here, standard error says why.
 set -euo pipefail
@@ -40,6 +41,34 @@ train_on_engine() {
   esac
 }
 
+# `launch` only trains; processes of one machine are evaluate's own. On engines a rank may be told something else: with ODD=1 each has another seed.
+evaluate_on_engine() {
+  local words=("$program" evaluate "$work/one" "$@") own='exec "$@" ${ODD:+--seed "${SLURM_PROCID:-${RANK-}}"}'
+  case $engine in
+    launch) "${words[@]}" --ranks 4 ;;
+    torchrun) torchrun --nproc-per-node 4 -- bash -c "$own" rank "${words[@]}" ;;
+    srun) "$source_root/scripts/single-node-slurm" srun -n 4 bash -c "$own" rank "${words[@]}" ;;
+  esac
+}
+
+require_same_figures() {  # require_same_figures WORDS: of an evaluation; fp32, whose losses do not depend on the number of threads
+  "$program" evaluate "$work/one" "$@" --dtype fp32 --json >"$work/figures.one" 2>"$work/figures.log" &&
+    evaluate_on_engine "$@" --dtype fp32 --json >"$work/figures.ranks" 2>"$work/figures.log" || { cat "$work/figures.log"; exit 1; }
+  grep -q '^{' "$work/figures.one" && cmp "$work/figures.one" "$work/figures.ranks" ||
+    { cat "$work/figures.one" "$work/figures.ranks"; echo "evaluate $1 $2: the figures of ranks are not those of one process"; exit 1; }
+}
+
+# That there are four indeed, and what they say when they were not told the same.
+require_that_ranks_meet() {
+  local status=0 said='rank 1 has another evaluation than rank 0; so have 2 more' expected=64
+  if [[ $engine == launch ]]; then said='evaluate: rank [0-3] of 4 ended with 69' expected=69; fi
+  ODD=1 GLOO_SOCKET_IFNAME=$([[ $engine == launch ]] && echo nowhere) evaluate_on_engine --task mqar --lengths 64 --pairs 4 \
+    >"$work/odd.log" 2>&1 || status=$?
+  if ! grep -q "$said" "$work/odd.log"; then cat "$work/odd.log"; echo "evaluate does not say: $said"; exit 1; fi
+  # torchrun has one code for all failures.
+  [[ $engine == torchrun ]] || ((status == expected)) || { cat "$work/odd.log"; echo "evaluate ended with $status, not $expected"; exit 1; }
+}
+
 "$program" train "$recipe" "data.source=$work/text" --run "$work/one" >"$work/one.log" 2>&1 || { cat "$work/one.log"; exit 1; }
 status=0
 train_on_engine >"$work/ranks.log" 2>&1 || status=$?
@@ -47,6 +76,12 @@ if ((status == 77)); then cat "$work/ranks.log" >&2; exit 77; fi
 ((status == 0)) || { cat "$work/ranks.log"; echo "$engine ended with $status"; exit 1; }
 require_same_losses "$work/one" "$work/ranks"
 grep -q '"world_size":4' "$work/ranks/events.jsonl" || { echo 'these were not 4 ranks'; exit 1; }
+if [[ $engine == launch || $engine == torchrun || $engine == srun ]]; then
+  require_same_figures --data "$work/text"
+  require_same_figures --task needle --lengths 300 --samples 2
+  require_same_figures --task mqar --lengths 64 --pairs 4
+  require_that_ranks_meet
+fi
 if [[ $engine == torchrun || $engine == srun ]]; then
   grep -q '   # on every rank, by ' "$work/ranks.log" || { echo 'what to type next leaves out who starts the ranks'; exit 1; }
 fi
