@@ -79,7 +79,7 @@ ParameterCounts count_parameters(const MemoryRequest& request) {
 
 double packed_layer_bytes(const MemoryRequest& request, int64_t layer) {
   double sum = 0;
-  for (const auto& weight : mixer_weights(request.model, request.model.mixer(layer))) sum += packed_weight_bytes(request, weight);
+  for (const auto& weight : mixer_weights(request, request.model.mixer(layer))) sum += packed_weight_bytes(request, weight);
   for (const auto& weight : channel_weights(request.model, request.model.channel_mixer(layer))) sum += packed_weight_bytes(request, weight);
   return sum;
 }

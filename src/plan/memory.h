@@ -35,6 +35,7 @@ struct MemoryRequest {
   int64_t threads = 1;
   bool saves_between = true;  // checkpoints on the way, not only at the end
   bool evaluates = true;
+  bool keys_apart = false;  // of a rank with copies of heads that each serve a group: those have a product of their own
   bool on_gpu = false;  // weights and activations are in a GPU's memory, data and the checkpoint's copy in the host's
   // Of the processor, as far as the kernels' choices depend on it.
   int64_t l2_bytes = 0;

@@ -113,11 +113,12 @@ class RankPlan {
     return std::max(own, buffers_of_threads(seen, false));
   }
 
-  // Of each layer with experts on other ranks the order in which rows came, and back.
+  // Of each layer with experts on other ranks the order in which rows came, and back; or which tokens go.
   double orders_of_rows() const {
-    if (mesh_.size(Axis::kEp) * mesh_.size(Axis::kEtp) == 1) return 0;
+    if (mesh_.size(Axis::kEp) * mesh_.size(Axis::kEtp) == 1 || rank_.experts.dispatcher == recipe::Dispatcher::kAllGather) return 0;
     double layers = 0;
     each_layer([&](int64_t layer) { layers += whole_.model.channel_mixer(layer) == recipe::ChannelMixer::kExperts ? 1 : 0; });
+    if (share_.tokens_travel()) return 8 * share_.tokens_that_come() * layers;
     const double rows = number(largest_share(share_.local.sequence, share_.tp) * mesh_.size(Axis::kEtp) * whole_.model.experts_per_token);
     return 2 * 8 * rows * layers;
   }
@@ -140,7 +141,7 @@ class RankPlan {
     if (!packs(whole_)) return 0;
     double sum = 0;
     each_layer([&](int64_t layer) {
-      for (const auto& weight : mixer_weights(share_.local.model, share_.local.model.mixer(layer)))
+      for (const auto& weight : mixer_weights(share_.local, share_.local.model.mixer(layer)))
         sum += packed_weight_bytes(share_.local, weight);
       for (const auto& weight : channel_weights(share_.local.model, whole_.model.channel_mixer(layer)))
         sum += packed_weight_bytes(share_.local, weight);
@@ -250,8 +251,9 @@ class RankPlan {
     // The gradient of the last hidden states, which one rank's loss leaves; what the stage behind has sent is counted beside.
     const double entered = last(chunk) && share_.tp == 1 ? share_.between : 0;
     if (last(chunk)) {
+      // The gradient of hidden states: tensor ranks sum theirs of all tokens when what it was made from is gone.
       add("loss",
-          kept + share_.last_norm() + share_.between + (share_.tp > 1 ? share_.hidden : 0) + 3 * share_.local.tokens() * share_.wide,
+          kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) + 3 * share_.local.tokens() * share_.wide,
           loss_workspace(share_.local));
       if (postpones) kept += share_.hidden;
     }
@@ -276,7 +278,7 @@ class RankPlan {
         const bool selective = whole_.recompute == recipe::Recompute::kSelective;
         const double not_joined = selective && share_.tp == 1 ? 0 : share_.between;
         add(name + "channel",
-            kept + share_.norm_before(layer, true) - not_joined + of_channel.kept + entered + at_end + of_channel.backward,
+            kept + share_.norm_before(layer, true) - not_joined + of_channel.kept - of_channel.stays + entered + at_end + of_channel.backward,
             of_channel.workspace);
         add(name + "mixer",
             kept + share_.norm_before(layer, false) - not_joined + of_mixer.kept - of_mixer.stays + entered + of_mixer.backward,

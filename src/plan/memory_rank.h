@@ -5,7 +5,7 @@
 //   tp   the gathered input of each block in the place of its own part of it; norms over cut channels in the precision of sums
 //   cp   keys and values that a rank sees beside its own, or that go round, with their gradients
 //   pp   what the schedule's list has there of other micro-batches (pipeline_memory.h)
-//   ep, etp   the order of the rows that came; every rank gets as many as every other
+//   ep, etp   the order of the rows that came; every rank gets as many as every other. Where tokens travel (all-gather, flex) rows in the precision of sums
 //   communication   what a back end holds beside tensors: of Gloo the parts that a sum is made of
 //
 // Held to account by tests/train/rank_memory_test.cpp for softmax, lightning, dense mixers and experts; of other mixers the heads' share is an estimate,
@@ -20,6 +20,7 @@ namespace longhaul::plan {
 struct RankRequest {
   layout::MeshRank place;
   recipe::ContextOptions context{};
+  recipe::ExpertOptions experts{};
 };
 
 MemoryPlan plan_rank_memory(const MemoryRequest& request, const RankRequest& rank);

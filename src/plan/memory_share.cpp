@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "layout/expert_spread.h"
 #include "layout/head_groups.h"
 #include "layout/sequence_view.h"
 #include "plan/memory_layers.h"
@@ -29,6 +30,16 @@ recipe::ModelConfig shared_model(recipe::ModelConfig model, const layout::Mesh& 
   model.experts = largest_share(model.experts, ep);
   model.vocabulary = largest_share(model.vocabulary, tp);
   return model;
+}
+
+// Whether ranks that share heads are more than those that each serve a group, and hold copies of these.
+bool copies_heads(const recipe::ModelConfig& model, int64_t tp) {
+  for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
+    for (const recipe::MixerTensor& tensor : recipe::entry_of(mixer).tensors(model)) {
+      if (tensor.grouped && tensor.heads < tp) return true;
+    }
+  }
+  return false;
 }
 
 OwnTokens own_tokens(const MemoryRequest& request, const RankRequest& rank) {
@@ -60,6 +71,7 @@ RankShare::RankShare(const MemoryRequest& request, const RankRequest& ranked)
       tp(mesh.size(Axis::kTp)),
       cp(mesh.size(Axis::kCp)) {
   local.model = shared_model(request.model, mesh);
+  local.keys_apart = copies_heads(request.model, tp);
   local.micro_batch = 1;
   local.sequence = own.tokens;
   local.documents = std::max<int64_t>(1, own.segments);
@@ -92,15 +104,15 @@ BlockShare RankShare::mixer(int64_t layer) const {
   const recipe::BlockMemory memory = mixer_memory(local, layer);
   BlockShare block = chosen(memory);
   const recipe::OperatorSizes sizes = recipe::operators_of_layer(local.model, layer);
-  block.postponed = products_of_weights(mixer_weights(local.model, local.model.mixer(layer)), local.tokens());
+  block.postponed = products_of_weights(mixer_weights(local, local.model.mixer(layer)), local.tokens());
   block.stays = small(local.tokens() * number(sizes.attention.heads) * wide) + small(recurrence_states(local, sizes.recurrence)) +
                 (local.model.mixer(layer) == recipe::Mixer::kLightning ? small(local.tokens() * wide) : 0);
   if (tp > 1) {
-    // The residual's gradient is of own tokens; that of the gathered input is not there yet while the operator goes back.
+    // The residual's gradient is of own tokens; that of the gathered input is not there yet while the operator goes back. Before it the gathered
+    // gradient of the block's output is, with that of the operator's.
     block.backward += between - hidden;
     if (sizes.attention.heads > 0)
-      block.backward = std::max(
-          block.backward, between + hidden + channels(sizes.attention.heads * sizes.attention.head_dim) + keys_and_values(sizes.attention));
+      block.backward = std::max(block.backward, between + hidden + channels(sizes.attention.heads * sizes.attention.value_dim));
     block.backward += norm_over_ranks(layer, sizes, block);
   }
   if (cp > 1 && sizes.attention.heads > 0) context(sizes.attention, block);
@@ -188,7 +200,36 @@ BlockShare RankShare::channel(int64_t layer) const {
     block.kept += rows_bytes;
     block.backward -= rows_bytes + between;
   }
+  if (tokens_travel()) rows_of_tokens(rows, block);
   return block;
+}
+
+// Where every choice is of an expert that is here (all-gather over ranks that share each of them) sums go by the order of all choices.
+bool RankShare::tokens_travel() const {
+  const int64_t ep = mesh.size(Axis::kEp), etp = mesh.size(Axis::kEtp);
+  const bool all_are_here = rank.experts.dispatcher == recipe::Dispatcher::kAllGather && ep == 1 && whole.model.router.capacity_factor == 0;
+  return ep * etp > 1 && rank.experts.dispatcher != recipe::Dispatcher::kAllToAll && !all_are_here;
+}
+
+double RankShare::tokens_that_come() const {
+  const int64_t ep = mesh.size(Axis::kEp);
+  const double all = number(largest_share(local.sequence, tp) * ep * mesh.size(Axis::kEtp));
+  if (rank.experts.dispatcher == recipe::Dispatcher::kAllGather) return all;
+  return all * layout::chance_of_any(whole.model.experts, largest_share(whole.model.experts, ep), whole.model.experts_per_token);
+}
+
+// A rank makes the rows of its experts of the tokens that came, and adds up what was made of them in the precision of sums; the products with the weights are
+// LibTorch's, which keeps both factors. The numbers of the rows' choices lie in front of those of choices of others' experts, with all k of a token.
+void RankShare::rows_of_tokens(const MemoryRequest& tokens, BlockShare& block) const {
+  const double k = number(whole.model.experts_per_token), rows = tokens.tokens() * k, came = tokens_that_come();
+  const double row = number(whole.model.hidden) * element, wide_row = number(whole.model.hidden) * wide, made = rows * (wide_row + wide);
+  block.kept += made - rows * row + 8 * came * k;
+  block.stays += made;
+  // The experts' own backward pass begins when what was made is gone, with the gradients of all weights that came. Before it: the gradients of the sums as
+  // they come in the place of those that go, and wide; with those of rows; where the products go back, of rows, of both factors.
+  const double of_experts = block.backward - made + rows * row + (came - tokens.tokens()) * k * wide;
+  const double coming = came * (row + std::max(row, element < wide ? wide_row : 0));
+  block.backward = std::max({of_experts, between + coming, between + came * wide_row + rows * wide_row, between + 3 * rows * wide_row});
 }
 
 BlockShare RankShare::chosen(const recipe::BlockMemory& memory) const {

@@ -60,13 +60,13 @@ double product_rows(const MemoryRequest& request, const ProductWeight& weight) {
   return request.tokens() * (weight.count > 1 ? number(request.model.experts_per_token) : 1);
 }
 
-std::vector<ProductWeight> all_layer_weights(const recipe::ModelConfig& model) {
+std::vector<ProductWeight> all_layer_weights(const MemoryRequest& request) {
   std::vector<ProductWeight> weights;
-  for (const recipe::ChannelMixer mixer : model.channel_mixers_used()) {
-    for (const ProductWeight& weight : channel_weights(model, mixer)) weights.push_back(weight);
+  for (const recipe::ChannelMixer mixer : request.model.channel_mixers_used()) {
+    for (const ProductWeight& weight : channel_weights(request.model, mixer)) weights.push_back(weight);
   }
-  for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
-    for (const ProductWeight& weight : mixer_weights(model, mixer)) weights.push_back(weight);
+  for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
+    for (const ProductWeight& weight : mixer_weights(request, mixer)) weights.push_back(weight);
   }
   return weights;
 }
@@ -77,7 +77,7 @@ ThreadScratch row_product_scratch(const MemoryRequest& request) {
     const ThreadScratch own = scratch_of(request, product);
     most = {std::max(most.sums, own.sums), std::max(most.block, own.block), std::max(most.threads, own.threads)};
   };
-  for (const ProductWeight& weight : all_layer_weights(request.model)) {
+  for (const ProductWeight& weight : all_layer_weights(request)) {
     const double rows = product_rows(request, weight), groups = number(weight.count), out = number(weight.out), in = number(weight.in);
     const bool up = weight.role == ProductRole::kUp, swiglu = request.model.channel == recipe::Channel::kSwiglu;
     add({rows, groups, in, out, up && swiglu});
@@ -91,7 +91,7 @@ ThreadScratch row_product_scratch(const MemoryRequest& request) {
 double weight_gradient_scratch(const MemoryRequest& request) {
   const double e = number(element_bytes(request.dtype));
   double dy = 0, x = 0;
-  for (const ProductWeight& weight : all_layer_weights(request.model)) {
+  for (const ProductWeight& weight : all_layer_weights(request)) {
     const double rows = std::min(4096.0, product_rows(request, weight));
     const double ends = weight.count > 1 && request.dtype == recipe::Dtype::kBf16 ? 16 * number(weight.count) : 0;  // half a rounding each
     dy = std::max(dy, e * rows * number(weight.out));
@@ -275,14 +275,17 @@ ProductRole product_role(recipe::Role role) {
   return role == kChannelDown || role == kExpertDown ? ProductRole::kDown : ProductRole::kPlain;
 }
 
-// The router's is made in fp32, from the weight itself.
-std::vector<ProductWeight> products_of(const recipe::ModelConfig& model, const std::vector<recipe::MixerTensor>& tensors) {
+// The router's is made in fp32, from the weight itself. apart: what stands beside others that all ranks share has a product of its own where it is grouped.
+std::vector<ProductWeight> products_of(const recipe::ModelConfig& model, const std::vector<recipe::MixerTensor>& tensors, bool apart) {
   std::vector<ProductWeight> products;
+  bool beside_grouped = false;
   for (const recipe::MixerTensor& tensor : tensors) {
+    const bool joins = tensor.beside && !(apart && tensor.grouped != beside_grouped);
+    beside_grouped = tensor.grouped;
     if (!tensor.matrix() || tensor.role == recipe::Role::kRouter || tensor.role == recipe::Role::kConvolution ||
         tensor.role == recipe::Role::kCoefficient)
       continue;
-    if (tensor.beside) {
+    if (joins) {
       products.back().out += tensor.out;
     } else {
       products.push_back({tensor.out, tensor.in, tensor.of_expert ? model.experts : 1, product_role(tensor.role)});
@@ -293,12 +296,12 @@ std::vector<ProductWeight> products_of(const recipe::ModelConfig& model, const s
 
 }  // namespace
 
-std::vector<ProductWeight> mixer_weights(const recipe::ModelConfig& model, recipe::Mixer mixer) {
-  return products_of(model, recipe::entry_of(mixer).tensors(model));
+std::vector<ProductWeight> mixer_weights(const MemoryRequest& request, recipe::Mixer mixer) {
+  return products_of(request.model, recipe::entry_of(mixer).tensors(request.model), request.keys_apart);
 }
 
 std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, recipe::ChannelMixer mixer) {
-  return products_of(model, recipe::entry_of(mixer).tensors(model));
+  return products_of(model, recipe::entry_of(mixer).tensors(model), /*apart=*/false);
 }
 
 bool packs(const MemoryRequest& request) { return !request.on_gpu && request.dtype != recipe::Dtype::kFp64; }

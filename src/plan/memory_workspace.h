@@ -17,7 +17,7 @@ struct ProductWeight {
   ProductRole role = ProductRole::kPlain;
 };
 // Of one layer; the head is apart.
-std::vector<ProductWeight> mixer_weights(const recipe::ModelConfig& model, recipe::Mixer mixer);
+std::vector<ProductWeight> mixer_weights(const MemoryRequest& request, recipe::Mixer mixer);
 std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, recipe::ChannelMixer mixer);
 
 bool packs(const MemoryRequest& request);  // products on the CPU read packed weights

@@ -76,7 +76,8 @@ plan::MemoryPlan plan_of_rank(const plan::MemoryRequest& request, const parallel
                                                     .pipelined = arrangement.pipeline,
                                                     .zero = arrangement.zero,
                                                     .elastic = arrangement.elastic},
-                                          .context = arrangement.context});
+                                          .context = arrangement.context,
+                                          .experts = arrangement.experts});
 }
 
 // Of all ranks, as threads of this process, which share its compute threads; threads have no back end that holds anything.

@@ -53,6 +53,8 @@ TEST(RankMemoryBody, Trains) {
 const std::map<std::string, Words> kModels = {
     {"dense", {"model.experts=0", "model.intermediate=384"}},
     {"experts", {"model.experts=4", "model.experts_per_token=2", "model.intermediate=192"}},
+    {"softmax", {"model.experts=0", "model.intermediate=384", "model.mixers=softmax"}},
+    {"attention", {"model.experts=0", "model.channel=none", "model.mixers=softmax"}},
 };
 
 class RankMemory : public ::testing::Test {
@@ -160,6 +162,39 @@ std::vector<Case> of_axes() {
           {"ep2", 2, kAllExperts + Words{"parallel.ep=2"}, "experts", "experts bf16"}};
 }
 
+// Softmax attention alone, with channel mixers and without: with as many key heads as heads, with fewer, with copies of them.
+std::vector<Case> of_softmax() {
+  std::vector<Case> cases;
+  for (const int ranks : {2, 4}) {
+    for (const int kv_heads : {1, 2, 4}) {
+      for (const std::string recompute : {"none", "selective", "full"}) {
+        const Words words = {fmt::format("parallel.tp={}", ranks), fmt::format("model.kv_heads={}", kv_heads), "model.head_dim=64",
+                             "train.recompute=" + recompute};
+        const bool tells = recompute == "none" && kv_heads != 1;
+        cases.push_back({fmt::format("tp{} of {} key heads, {}", ranks, kv_heads, recompute), ranks, words, "softmax attention",
+                         !tells ? "" : kv_heads == 4 ? "softmax bf16" : ranks == 2 ? "attention fp32" : "attention bf16"});
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> of_dispatchers() {
+  std::vector<Case> cases;
+  for (const std::string dispatcher : {"all-to-all", "all-gather", "flex"}) {
+    const auto add = [&](const std::string& name, int ranks, const Words& words, const std::string& in_suite) {
+      cases.push_back({name + " " + dispatcher, ranks, kAllExperts + Words{"parallel.dispatcher=" + dispatcher} + words, "experts", in_suite});
+    };
+    const bool travels = dispatcher != "all-to-all";
+    add("ep2", 2, {"parallel.ep=2"}, travels ? "experts bf16" : "");
+    add("etp2", 2, {"parallel.etp=2"}, travels ? "experts fp32" : "");
+    add("ep2 etp2", 4, {"parallel.ep=2", "parallel.etp=2"}, "");
+    add("ep2 selective", 2, {"parallel.ep=2", "train.recompute=selective"}, dispatcher == "all-gather" ? "experts bf16" : "");
+    add("ep2 full", 2, {"parallel.ep=2", "train.recompute=full"}, "");
+  }
+  return cases;
+}
+
 std::vector<Case> of_recomputation() {
   std::vector<Case> cases;
   for (const std::string recompute : {"selective", "full"}) {
@@ -244,6 +279,8 @@ class RankMemoryOf : public RankMemory {
 };
 
 TEST_F(RankMemoryOf, EachAxisIsWhatIsCounted) { check(of_axes()); }
+TEST_F(RankMemoryOf, AttentionAloneIsWhatIsCounted) { check(of_softmax()); }
+TEST_F(RankMemoryOf, EachDispatcherIsWhatIsCounted) { check(of_dispatchers()); }
 TEST_F(RankMemoryOf, RecomputationIsWhatIsCounted) { check(of_recomputation()); }
 TEST_F(RankMemoryOf, OffloadIsWhatIsCounted) { check(of_offload()); }
 TEST_F(RankMemoryOf, EachScheduleIsWhatIsCounted) { check(of_schedules()); }
