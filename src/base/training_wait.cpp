@@ -6,15 +6,16 @@
 namespace longhaul {
 namespace {
 
-thread_local bool trains = false;
+thread_local bool this_thread = false;
 std::atomic<int> waiting = 0;
 
 }  // namespace
 
-TrainingThread::TrainingThread() : before_(std::exchange(trains, true)) {}
-TrainingThread::~TrainingThread() { trains = before_; }
+TrainingThread::TrainingThread(bool trains) : before_(std::exchange(this_thread, trains)) {}
+TrainingThread::~TrainingThread() { this_thread = before_; }
+bool TrainingThread::current() { return this_thread; }
 
-TrainingWait::TrainingWait() : counts_(trains) {
+TrainingWait::TrainingWait() : counts_(this_thread) {
   if (counts_) waiting.fetch_add(1, std::memory_order_relaxed);
 }
 TrainingWait::~TrainingWait() {

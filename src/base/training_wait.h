@@ -9,10 +9,11 @@ namespace longhaul {
 
 class TrainingThread {
  public:
-  TrainingThread();
+  explicit TrainingThread(bool trains = true);
   ~TrainingThread();
   TrainingThread(const TrainingThread&) = delete;
   TrainingThread& operator=(const TrainingThread&) = delete;
+  static bool current();  // whether the calling thread is one
 
  private:
   bool before_;

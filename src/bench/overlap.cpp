@@ -8,12 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/processor_time.h"
 #include "base/progress.h"
 #include "bench/coupled_transfers.h"
-#include "comm/delayed.h"
-#include "comm/run_ranks.h"
-#include "comm/traced.h"
 #include "kernels/linear/feed_forward.h"
 #include "layout/schedule_check.h"
 #include "model/decoder.h"
@@ -24,10 +20,7 @@
 #include "train/text_stage.h"
 
 namespace longhaul::bench {
-
 namespace {
-
-constexpr int64_t kTraceRanks = 2;
 
 struct Rows {
   std::vector<OverlapRow> all;
@@ -39,83 +32,14 @@ struct Rows {
   }
 };
 
-// What a rank did between two moments.
-TracedStep traced_between(const comm::CallLog& log, int64_t begin, int64_t end) {
-  TracedStep step{.wall_s = static_cast<double>(end - begin) * 1e-9, .adds_up = true};
-  step.apart_s = step.wall_s;
-  std::vector<std::pair<int64_t, int64_t>> waits;
-  int64_t entered = 0;
-  for (const comm::CallRecord& call : log.records().calls) {
-    if (call.entered_ns < begin || call.entered_ns > end) continue;
-    if (entered != 0) step.apart_s = std::min(step.apart_s, static_cast<double>(call.entered_ns - entered) * 1e-9);
-    entered = call.entered_ns;
-    step.bytes += static_cast<double>(std::max(call.traffic.sent, call.traffic.received));
-    if (call.awaited_ns != 0) waits.emplace_back(call.awaited_ns, call.ended_ns);
-  }
-  std::ranges::sort(waits);
-  int64_t at = begin, busy = 0, idle = 0;
-  for (const auto& [from, to] : waits) {
-    step.adds_up = step.adds_up && from >= at && to >= from && to <= end;
-    busy += from - at;
-    idle += to - from;
-    at = to;
-  }
-  busy += end - at;
-  step.adds_up = step.adds_up && busy + idle == end - begin;
-  step.busy_s = static_cast<double>(busy) * 1e-9;
-  step.idle_s = static_cast<double>(idle) * 1e-9;
-  step.waits = static_cast<int64_t>(waits.size());
-  return step;
-}
-
-using Step = std::function<void()>;
-using Time = std::function<void(const Step& step)>;  // repeats it, on every rank
-
-// Of a rank's repetitions.
-struct TimedSteps {
-  TracedStep fastest;
-  double idle_s = 0;  // the median: of small differences one repetition says little
-};
-
-// rank: makes what a rank needs, in this world, and has its step timed. traced: whose steps are told.
-TimedSteps timed_steps(const comm::LinkOptions& options, int64_t repetitions,
-                       const std::function<void(comm::Communicator&, const Time&)>& rank, int64_t traced_rank = 0) {
-  std::vector<TracedStep> steps;
-  comm::run_ranks(kTraceRanks, [&](comm::Communicator& threads) {
-    const auto log = std::make_shared<comm::CallLog>(threads.rank());
-    comm::Delayed slow(comm::borrowed(threads), std::make_shared<comm::Link>(options));
-    comm::Traced world(comm::borrowed(slow), log);
-    rank(world, [&](const Step& step) {
-      step();  // what is made at the first use
-      for (int64_t i = 0; i < repetitions; ++i) {
-        world.barrier({.name = "all begin"}).wait();
-        const int64_t begin = monotonic_ns(), processor = thread_processor_ns();
-        step();
-        const int64_t end = monotonic_ns(), processor_end = thread_processor_ns();
-        TracedStep traced = traced_between(*log, begin, end);
-        traced.processor_s = static_cast<double>(processor_end - processor) * 1e-9;
-        if (threads.rank() == traced_rank) steps.push_back(traced);
-      }
-    });
-  });
-  TimedSteps result{.fastest = *std::ranges::min_element(steps, {}, &TracedStep::wall_s)};
-  std::ranges::sort(steps, {}, &TracedStep::idle_s);
-  result.idle_s = (steps[(steps.size() - 1) / 2].idle_s + steps[steps.size() / 2].idle_s) / 2;
-  return result;
-}
-
-// The share of communication that a delay of it has left exposed.
-double exposed(const TimedSteps& delayed, const TimedSteps& alone, double communication_s) {
-  return std::max(0.0, delayed.idle_s - alone.idle_s) / communication_s;
-}
-
 // ---- a model's step
 
 class OverlapTask final : public train::Task {
  public:
-  OverlapTask(const OverlapSizes& sizes, int64_t layers, const parallel::Ranks& ranks)
+  // experts: instead of one channel mixer so many, each a quarter as wide, of which a token has two.
+  OverlapTask(const OverlapSizes& sizes, int64_t layers, const parallel::Ranks& ranks, int64_t experts = 0)
       : layout_(layout::make_batch(1, sizes.tokens)),
-        decoder_(config(sizes, layers), precision_, at::kCPU, model::Use::kTraining, ranks.place()),
+        decoder_(config(sizes, layers, experts), precision_, at::kCPU, model::Use::kTraining, ranks.place()),
         stage_(decoder_, ranks) {
     for (int64_t t = 0; t < sizes.tokens; ++t) tokens_.push_back(t * 7 % kVocabulary);
     decoder_.parameters().initialise(1);
@@ -128,7 +52,7 @@ class OverlapTask final : public train::Task {
 
  private:
   static constexpr int64_t kVocabulary = 64;  // what is outside the layers is small beside a layer
-  static recipe::ModelConfig config(const OverlapSizes& sizes, int64_t layers) {
+  static recipe::ModelConfig config(const OverlapSizes& sizes, int64_t layers, int64_t experts) {
     recipe::ModelConfig config;
     config.layers = layers;
     config.hidden = sizes.hidden;
@@ -136,7 +60,8 @@ class OverlapTask final : public train::Task {
     config.heads = config.softmax.kv_heads = 4;
     config.head_dim = sizes.hidden / 4;
     config.softmax.rotary_dim = 0;
-    config.intermediate = 4 * sizes.hidden;
+    config.intermediate = experts > 0 ? sizes.hidden : 4 * sizes.hidden;
+    config.experts = experts;
     config.mixers = {recipe::Mixer::kLightning};
     return config;
   }
@@ -349,6 +274,69 @@ void add_context_parallel(const OverlapSizes& sizes, Rows& rows) {
   }
 }
 
+// ---- pairs of passes of two expert ranks
+
+constexpr int64_t kPairedLayers = 2;
+
+// Forward of the first micro-batch, pairs of the forward pass of each further one and the backward pass of the one before it, backward of the last: of one
+// stage, as a pipeline that runs both ways has them all the time.
+layout::Schedule paired_schedule(bool in_turns) {
+  using layout::Pass;
+  std::vector<layout::Action> list = {{.pass = Pass::kForward}};
+  for (int64_t m = 1; m < kMicroBatches; ++m) {
+    list.push_back({.pass = Pass::kForward, .micro_batch = m, .joined = true});
+    list.push_back({.pass = Pass::kBackward, .micro_batch = m - 1});
+  }
+  list.push_back({.pass = Pass::kBackward, .micro_batch = kMicroBatches - 1});
+  layout::Schedule schedule{.pipeline = layout::Pipeline(1), .micro_batches = kMicroBatches, .ranks = {list}, .most_in_flight = {2}};
+  return in_turns ? with_transfers_around_pairs(std::move(schedule)) : with_transfers(std::move(schedule));
+}
+
+struct PairsCase {
+  std::string name;
+  bool in_turns = false, delay_gradients = false;
+  double exposed_share = 0;  // of all exchanges, in time
+};
+
+TimedSteps paired_step(const OverlapSizes& sizes, const PairsCase& how, const comm::LinkOptions& link) {
+  return timed_steps(link, sizes.repetitions, [&](comm::Communicator& world, const Time& time) {
+    parallel::Ranks ranks(world, {.mesh = layout::Mesh(kTraceRanks, {.ep = kTraceRanks}),
+                                  .pipeline = {.pairs_in_turns = how.in_turns},
+                                  .experts = {.delay_gradients = how.delay_gradients}});
+    OverlapTask task(sizes, kPairedLayers, ranks, /*experts=*/4);
+    const layout::Schedule schedule = paired_schedule(how.in_turns);
+    time([&] {
+      task.parameters().zero_gradients();
+      task.parameters().begin_step({});  // passes alone: no sums over ranks behind them
+      train::Passes(task, ranks, {}).train(schedule);
+      task.parameters().end_step();
+    });
+  });
+}
+
+void add_expert_pairs(const OverlapSizes& sizes, Rows& rows) {
+  // A layer exchanges rows twice in either pass. Delayed, weights hide the last of the four. In turns that leaves those of the first forward and of the
+  // last backward pass, which have no other one beside them.
+  double bytes_per_second = 0, communication = 0;
+  for (const PairsCase& each : {PairsCase{"one behind the other", false, false, 1},
+                                {"one behind the other, weights delayed", false, true, 0.75},
+                                {"in turns", true, true, 0.75 / kMicroBatches}}) {
+    const TimedSteps alone = paired_step(sizes, each, {});
+    if (communication == 0) {
+      communication = alone.fastest.wall_s / 4;  // each takes less than what stands beside it
+      bytes_per_second = alone.fastest.bytes / communication;
+    }
+    const TimedSteps delayed = paired_step(sizes, each, {.bytes_per_second = bytes_per_second});
+    rows.add({.section = "expert pairs",
+              .setting = each.name,
+              .compute_s = alone.fastest.wall_s,
+              .communication_s = communication,
+              .step = delayed.fastest,
+              .measured = exposed(delayed, alone, communication),
+              .expected = each.exposed_share});
+  }
+}
+
 }  // namespace
 
 std::vector<OverlapRow> measure_overlap(const OverlapSizes& sizes) {
@@ -357,6 +345,7 @@ std::vector<OverlapRow> measure_overlap(const OverlapSizes& sizes) {
   add_pipeline({.tokens = sizes.tokens / 2, .hidden = sizes.hidden, .repetitions = sizes.repetitions}, rows);
   add_tensor_parallel(sizes, rows);
   add_context_parallel(sizes, rows);
+  add_expert_pairs(sizes, rows);
   return rows.all;
 }
 

@@ -11,6 +11,8 @@
 //   tensor parallel   a channel mixer in N parts: the longer of computing and communication, and 1/N of the shorter (§3.3)
 //   context parallel  a recurrence whose states are gathered, forward and backward, in zig-zag: a delay that is shorter than half of the heads take to be
 //                     folded is exposed whole where all heads' states go at once, and not at all where they go in halves (cf. LASP-2, arXiv 2502.07563)
+//   expert pairs      forward and backward passes of two expert ranks in pairs (moe-parallel-folding.md §3.6 (b)): rows that go to experts and back are
+//                     exposed where one pass runs behind the other, and hidden where they take turns
 //
 // All figures are of rank 0's fastest repetition (context parallel: of rank 1, whose pieces all wait for others), from a trace of its calls: it is idle
 // where it awaits one, busy between. Exposed shares are differences of medians.
@@ -21,25 +23,17 @@
 #include <string>
 #include <vector>
 
+#include "bench/traced_steps.h"
 #include "observe/table.h"
 
 namespace longhaul::bench {
 
-struct TracedStep {
-  double wall_s = 0, busy_s = 0, idle_s = 0;
-  double processor_s = 0;  // of the rank's thread: of what it is busy, what it had a processor for
-  double bytes = 0;        // of its calls, the larger of sent and received
-  double apart_s = 0;      // the least time between the beginnings of two calls
-  int64_t waits = 0;
-  bool adds_up = false;  // no two waits overlap, none lies outside of the step, and busy + idle = wall
-};
-
 struct OverlapRow {
   std::string section, setting;
   double compute_s = 0;        // the step without delay
-  double communication_s = 0;  // data, tensor, context parallel: of all calls one after the other; pipeline, steady state: of a message
+  double communication_s = 0;  // pipeline, steady state: of a message; else of all calls one after the other
   TracedStep step;
-  // data, context parallel: exposed share of communication. pipeline: step over that without delay; steady state: a micro-batch likewise. tensor
+  // data, context parallel, expert pairs: exposed share of communication. pipeline: step over that without delay; steady state: a micro-batch likewise. tensor
   // parallel: step over the longer of both.
   double measured = 0, expected = 0;
 };

@@ -35,6 +35,7 @@ class Pipeline {
   int64_t chunks() const { return chunks_; }
   int64_t stages() const { return stages_; }
   PipelineSchedule schedule() const { return options_.schedule; }
+  bool pairs_in_turns() const { return options_.pairs_in_turns; }
   int64_t stage_of(Hop hop) const;
   std::vector<int64_t> ranks_of(int64_t stage) const;  // that hold it, ascending
   Range layers_of(int64_t stage, int64_t layers) const;

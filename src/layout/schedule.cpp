@@ -76,7 +76,10 @@ Schedule passes_of(const Pipeline& pipeline, int64_t micro_batches) {
   return schedule;
 }
 
-Schedule make_schedule(const Pipeline& pipeline, int64_t micro_batches) { return with_transfers(passes_of(pipeline, micro_batches)); }
+Schedule make_schedule(const Pipeline& pipeline, int64_t micro_batches) {
+  Schedule passes = passes_of(pipeline, micro_batches);
+  return pipeline.pairs_in_turns() ? with_transfers_around_pairs(std::move(passes)) : with_transfers(std::move(passes));
+}
 
 Schedule forward_schedule(const Pipeline& pipeline, int64_t micro_batches) {
   Schedule schedule{.pipeline = pipeline,

@@ -6,8 +6,9 @@
 // before the pass in front of it (so it is under way while that one computes), and ends right before the pass itself; a send starts right behind
 // the pass that made the tensor; and it ends late: of hidden states before the backward pass of the micro-batch, of gradients when
 // `gradients_under_way` later ones were made (1; more where runs of micro-batches are longer than the pipeline and a peer takes them late).
-// Tensors go by two channels, activations and gradients, each in the order of their sender. A joined pair is two passes, one behind the other: what its
-// forward pass made is on its way, and the gradient that its backward pass needs comes, while the other one computes.
+// Tensors go by two channels, activations and gradients, each in the order of their sender. A pair is two passes, one behind the other: what its
+// forward pass made is on its way, and the gradient that its backward pass needs comes, while the other one computes. Or both go on in turns
+// (pairs_in_turns; parallel/pipeline.h): then all that they need comes before them, and what they made goes when both have ended.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ struct Action {
   int64_t micro_batch = 0;
   Channel channel = Channel::kNone;  // of a transfer
   int64_t peer = -1;                 // likewise
-  bool joined = false;               // for a routine that runs it and the next pass at once, where there is one
+  bool joined = false;               // with the next pass, which needs nothing of it: a pair
   bool operator==(const Action&) const = default;
   bool transfer() const { return channel != Channel::kNone; }
   bool backward() const { return pass == Pass::kBackward || pass == Pass::kBackwardInput; }
@@ -46,7 +47,8 @@ struct Schedule {
   Pipeline pipeline;
   int64_t micro_batches = 0;
   std::vector<std::vector<Action>> ranks;
-  bool trains = true;  // false: forward passes only
+  bool trains = true;           // false: forward passes only
+  bool pairs_in_turns = false;  // the passes of a pair, between which nothing stands, take turns
   std::vector<int64_t>
       most_in_flight;  // activations a rank holds at most, by the method: (micro-batch, chunk) from forward to last gradient
 
@@ -60,8 +62,8 @@ struct Schedule {
 // The passes in order, then with transfers. kUsage error where the method does not take this number of micro-batches.
 Schedule passes_of(const Pipeline& pipeline, int64_t micro_batches);
 Schedule with_transfers(Schedule passes);
-// As if that routine were there: a pair needs what both passes need, and both end together. For bounds of what it could gain.
-Schedule with_transfers_around_pairs(Schedule passes);
+Schedule with_transfers_around_pairs(Schedule passes);  // whose passes take turns
+// As the pipeline has it, of these two.
 Schedule make_schedule(const Pipeline& pipeline, int64_t micro_batches);
 // Forward passes alone, of any number of micro-batches under any method, one after the other.
 Schedule forward_schedule(const Pipeline& pipeline, int64_t micro_batches);

@@ -148,15 +148,23 @@ class Player {
     return took(rank, action, cost);
   }
 
+  // Of the pass that is next on this rank.
+  bool in_turns(int64_t rank, const Action& action) const {
+    const size_t i = next_[at(rank)];
+    return schedule_.pairs_in_turns && (action.joined || (i > 0 && schedule_.ranks[at(rank)][i - 1].joined));
+  }
+
   bool took(int64_t rank, const Action& action, double cost) {
     cost *= static_cast<double>(size()) / static_cast<double>(schedule_.pipeline.stages());
+    const bool paired = in_turns(rank, action);
+    if (paired) cost *= costs_.in_turns();
     int64_t& peak = timeline_.peak_in_flight[at(rank)];
     peak = std::max(peak, in_flight_[at(rank)]);
     if (in_flight_[at(rank)] > schedule_.most_in_flight[at(rank)]) {
       return fail(rank, action, fmt::format("more than {} activations are held", schedule_.most_in_flight[at(rank)]));
     }
     if (action.pass == Pass::kBackward || action.pass == Pass::kBackwardWeight) --in_flight_[at(rank)];
-    timeline_.ranks[at(rank)].push_back({action, clock_[at(rank)], clock_[at(rank)] + cost});
+    timeline_.ranks[at(rank)].push_back({action, clock_[at(rank)], clock_[at(rank)] + cost, paired});
     timeline_.busy[at(rank)] += cost;
     clock_[at(rank)] += cost;
     return true;
@@ -208,6 +216,11 @@ class Player {
 };
 
 }  // namespace
+
+double PassCosts::in_turns() const {
+  const double both = forward + backward_input + backward_weight, exchanges = 2 * exchange;
+  return both > 0 ? std::max(both - exchanges, exchanges) / both : 1;
+}
 
 Timeline simulate(const Schedule& schedule, const PassCosts& costs) {
   Player player(schedule, costs);

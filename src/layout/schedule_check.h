@@ -13,11 +13,15 @@ namespace longhaul::layout {
 struct PassCosts {
   double forward = 1, backward_input = 1, backward_weight = 1;
   double transfer = 0;  // from the start of a send, or of its receive if that is later, to its arrival
+  // Of a forward pass, and as much of one of inputs, what waits for experts' rows. A pair in turns takes as long as both passes compute, or exchange.
+  double exchange = 0;
+  double in_turns() const;  // the share of its passes' times that such a pair takes
 };
 
 struct PassSpan {
   Action action;
   double begin = 0, end = 0;
+  bool in_turns = false;  // with the other pass of its pair
 };
 
 struct Timeline {

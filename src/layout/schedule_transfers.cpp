@@ -160,6 +160,7 @@ Schedule with_transfers(Schedule passes) {
 
 Schedule with_transfers_around_pairs(Schedule passes) {
   Inserter(passes, /*around_pairs=*/true).run();
+  passes.pairs_in_turns = true;
   return passes;
 }
 

@@ -299,7 +299,7 @@ std::optional<layout::Schedule> schedule_of(const std::filesystem::path& run_fol
                             {.pp = parallel.pp, .cp = parallel.cp, .tp = parallel.tp, .ep = parallel.ep, .etp = parallel.etp});
     micro_batches = recipe.train.batch / mesh.size(layout::Axis::kDp) / recipe.train.micro_batch;
   }
-  return layout::make_schedule(layout::Pipeline(parallel.pp, parallel.pipeline), micro_batches);
+  return layout::make_schedule(layout::Pipeline(parallel.pp, parallel.arranged_pipeline()), micro_batches);
 }
 
 }  // namespace

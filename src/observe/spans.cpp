@@ -47,6 +47,9 @@ RankPhase phase_of(SpanKind kind) {
 
 bool SpanRecorder::computes_here() const { return computing == this; }
 
+ComputesFor::ComputesFor(const SpanRecorder& recorder) : before_(std::exchange(computing, &recorder)) {}
+ComputesFor::~ComputesFor() { computing = before_; }
+
 void SpanRecorder::start(int64_t step) {
   const std::lock_guard lock(mutex_);
   LONGHAUL_ASSERT(!on(), "step {} is still recorded", trace_.step);

@@ -83,7 +83,7 @@ class SpanRecorder {
  public:
   explicit SpanRecorder(size_t most = 1 << 16) : most_(most) {}
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  bool computes_here() const;  // the calling thread is the one that has started a step
+  bool computes_here() const;  // the calling thread is the one that has started a step, or computes for it (ComputesFor)
 
   void show_on(BoardWriter& board) { board_ = &board; }  // it outlives this recorder
   BoardWriter& board() const { return *board_; }         // of no file, until then
@@ -103,6 +103,18 @@ class SpanRecorder {
   StepTrace trace_;
   bool recorded_ = false;  // a step
   std::vector<BesideSpan> beside_;
+};
+
+// While one lives, the calling thread computes for the recorder's step in place of the one that has started it, which stands still meanwhile.
+class ComputesFor {
+ public:
+  explicit ComputesFor(const SpanRecorder& recorder);
+  ~ComputesFor();
+  ComputesFor(const ComputesFor&) = delete;
+  ComputesFor& operator=(const ComputesFor&) = delete;
+
+ private:
+  const SpanRecorder* before_;
 };
 
 class SpanScope {

@@ -27,20 +27,22 @@ void require_stages(const recipe::ModelConfig& model, const layout::Mesh& mesh) 
 }  // namespace
 
 Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options, int64_t world) {
-  return {
-      .mesh = {world,
-               {.pp = options.pp,
-                .cp = options.cp,
-                .tp = options.tp,
-                .ep = options.ep,
-                .etp = options.etp,
-                .copies = options.zero_copies,
-                .key_copies = layout::key_copies(model, options.tp)}},
-      .context = options.context,
-      .pipeline = options.pipeline,
-      .zero = options.zero,
-      .experts = options.experts,
-      .tensor_chunks = options.tp_chunks};
+  const recipe::PipelineOptions pipeline = options.arranged_pipeline();
+  recipe::ExpertOptions experts = options.experts;
+  experts.delay_gradients = experts.delay_gradients || pipeline.pairs_in_turns;  // their place in a pair: parallel/pipeline.h
+  return {.mesh = {world,
+                   {.pp = options.pp,
+                    .cp = options.cp,
+                    .tp = options.tp,
+                    .ep = options.ep,
+                    .etp = options.etp,
+                    .copies = options.zero_copies,
+                    .key_copies = layout::key_copies(model, options.tp)}},
+          .context = options.context,
+          .pipeline = pipeline,
+          .zero = options.zero,
+          .experts = experts,
+          .tensor_chunks = options.tp_chunks};
 }
 
 int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOptions& options, int64_t world) {

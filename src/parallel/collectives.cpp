@@ -95,6 +95,28 @@ Begun begin(const char* name, const Tensor& x, const Start& start, Start conjuga
 
 }  // namespace
 
+Begun in_turn(Begun begun, Turns* turns) {
+  if (begun.halves == nullptr || turns == nullptr) return begun;
+  begun.values = kernels::differentiable("turn", {begun.values}, [&]() -> Recorded {
+    turns->pass();
+    return {.results = {begun.values.view_as(begun.values)}, .backward = [turns](const BackwardCall& call) {
+              turns->pass();
+              return std::vector<Tensor>{call.gradients[0]};
+            }};
+  })[0];
+  return begun;
+}
+
+Tensor last_in_turn(const Tensor& x, Turns* turns) {
+  if (turns == nullptr) return x;
+  return kernels::differentiable("last turn", {x}, [&]() -> Recorded {
+    return {.results = {x.view_as(x)}, .backward = [turns](const BackwardCall& call) {
+              turns->let_end();
+              return std::vector<Tensor>{call.gradients[0]};
+            }};
+  })[0];
+}
+
 Tensor end(const Begun& begun, std::function<void()> meanwhile) {
   if (begun.halves == nullptr) {
     LONGHAUL_ASSERT(!meanwhile, "nothing goes on in the backward pass");

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/turns.h"
 #include "comm/communicator.h"
 #include "tensor/tensor.h"
 
@@ -40,6 +41,11 @@ Begun begin_gather_rows(comm::Communicator& group, const Tensor& own, const std:
 Begun begin_sum_scatter_rows(comm::Communicator& group, const Tensor& partial, const std::vector<int64_t>& rows, const char* name);
 Begun begin_exchange_rows(comm::Communicator& group, const Tensor& x, const std::vector<int64_t>& send, const std::vector<int64_t>& receive,
                           const char* name);
+// Right before end(), of a collective that is worth it: another body goes on (base/turns.h), and in the backward pass likewise between the start of the
+// conjugate and the wait for it. As it is where nothing goes on, or turns is null.
+Begun in_turn(Begun begun, Turns* turns);
+// x, whose gradient goes on when the other body has ended. As it is where turns is null.
+Tensor last_in_turn(const Tensor& x, Turns* turns);
 // `meanwhile`: called in the backward pass as soon as the conjugate has been started.
 Tensor end(const Begun& begun, std::function<void()> meanwhile = {});
 

@@ -115,10 +115,12 @@ class RowsUnderWay {
     moving_ = exchange(padding_.padded(rows), sent_, received_, "rows to experts");
   }
   void begin_gather() {
-    if (owners_.etp > 1)
-      moving_ = begin_gather_rows(owners_.over({Axis::kEtp}), end(moving_), of_etp_, "rows of the ranks that share experts");
+    if (owners_.etp == 1) return;
+    moving_ = begin_gather_rows(owners_.over({Axis::kEtp}), end(in_turn(moving_, owners_.turns)), of_etp_,
+                                "rows of the ranks that share experts");
   }
   void compute(const ExpertProduct& product, bool delay) {
+    if (owners_.etp == 1 || owners_.ep == 1) moving_ = in_turn(moving_, owners_.turns);
     const auto later = queue_for(moving_.values, delay);
     const Tensor arrived = end(moving_, emptying(later));
     const Tensor made = kernels::take_rows(product(kernels::take_rows(arrived, order_), per_expert_, later), inverse_);
@@ -126,9 +128,9 @@ class RowsUnderWay {
     moving_ = begin_sum_scatter_rows(owners_.over({Axis::kEtp}), made, of_etp_, "products of the ranks that share experts");
   }
   void begin_from_experts() {
-    if (owners_.etp > 1) begin_back(end(moving_));
+    if (owners_.etp > 1) begin_back(end(owners_.ep == 1 ? in_turn(moving_, owners_.turns) : moving_));
   }
-  Tensor ended() { return sorted_.back(padding_.unpadded(end(moving_)), weight_); }
+  Tensor ended() { return sorted_.back(padding_.unpadded(end(in_turn(moving_, owners_.turns))), weight_); }
 
  private:
   void begin_back(const Tensor& rows) { moving_ = exchange(rows, received_, sent_, "rows from experts"); }
@@ -222,20 +224,20 @@ std::vector<Tensor> all_gather(const Owners& owners, const recipe::ExpertOptions
   for (size_t g = 0; g < hidden.size(); ++g) {
     const SortedByExpert sorted(choices[g], {owners.rank * owners.experts, owners.experts}, groups[g].every && owners.ep == 1);
     const auto later = queue_for(moving[g].values, options.delay_gradients);
-    const Tensor all = end(moving[g], emptying(later));
+    const Tensor all = end(in_turn(moving[g], owners.turns), emptying(later));
     const Tensor made = sorted.back(product(sorted.rows(all), sorted.rows_per_expert(), later), weights[g]);
     moving[g] = begin_sum_scatter_rows(everyone, made, tokens[g], "sums of experts");
   }
   std::vector<Tensor> results;
-  for (const Begun& begun : moving) results.push_back(end(begun));
+  for (const Begun& begun : moving) results.push_back(end(in_turn(begun, owners.turns)));
   return results;
 }
 
 }  // namespace
 
 Tensor dispatch_to_experts(const MeshGroups& mesh_groups, const recipe::ExpertOptions& options, const Tensor& hidden,
-                           const ExpertChoices& choices, const ExpertProduct& product) {
-  const Owners owners(mesh_groups, choices.experts);
+                           const ExpertChoices& choices, const ExpertProduct& product, Turns* turns) {
+  const Owners owners(mesh_groups, choices.experts, turns);
   const std::vector<ExpertChoices> groups = in_groups(choices, options.token_groups);
   const auto dispatch = [&] {
     switch (options.dispatcher) {

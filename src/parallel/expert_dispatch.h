@@ -17,16 +17,20 @@
 //
 // The tokens may go in groups, so that those of one are under way while another's are computed, forward and backward; and the gradients of
 // the experts' weights may be computed while the gradients of their rows go home. Neither changes a number but by the order of sums.
+//
+// Where passes go on in pairs (parallel/pipeline.h) the other pass goes on before rows are waited for: over ep, or over etp where that is all there is.
+// The small calls in front of rows (numbers, choices, weights) are waited for at once, so that a layer has two turns, forward and backward alike.
 #pragma once
 
+#include "base/turns.h"
 #include "model/parallel_ops.h"
 #include "parallel/mesh_groups.h"
 #include "recipe/parallel_options.h"
 
 namespace longhaul::parallel {
 
-// A collective call of all ranks of ep-etp; any of them may have no tokens.
+// A collective call of all ranks of ep-etp; any of them may have no tokens. turns: of the pairs that the pass may stand in; null: none.
 Tensor dispatch_to_experts(const MeshGroups& groups, const recipe::ExpertOptions& options, const Tensor& hidden_td,
-                           const model::ExpertChoices& choices, const model::ExpertProduct& product);
+                           const model::ExpertChoices& choices, const model::ExpertProduct& product, Turns* turns = nullptr);
 
 }  // namespace longhaul::parallel

@@ -7,14 +7,16 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/turns.h"
 #include "kernels/gradient_sink.h"
 #include "parallel/mesh_groups.h"
 
 namespace longhaul::parallel {
 
 struct Owners {
-  explicit Owners(const MeshGroups& mesh_groups, int64_t all_experts)
+  Owners(const MeshGroups& mesh_groups, int64_t all_experts, Turns* turns_of_pairs)
       : groups(mesh_groups),
+        turns(turns_of_pairs),
         ep(groups.size(layout::Axis::kEp)),
         etp(groups.size(layout::Axis::kEtp)),
         rank(groups.place().coordinate(layout::Axis::kEp)) {
@@ -24,6 +26,7 @@ struct Owners {
   comm::Communicator& over(layout::AxisSet axes) const { return groups.over(axes); }
 
   const MeshGroups& groups;
+  Turns* turns;                        // of a pair of passes; null: there are none
   int64_t ep, etp, rank, experts = 0;  // experts: of each rank
 };
 

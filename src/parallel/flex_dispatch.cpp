@@ -68,6 +68,7 @@ class TokensUnderWay {
     moving_ = exchange(kernels::take_rows(hidden, to_.token_r), "tokens to experts");
   }
   void compute(const ExpertProduct& product, bool delay) {
+    moving_ = in_turn(moving_, owners_.turns);
     const kernels::SortedByExpert sorted(end(choice_).to(at::kLong), {owners_.rank * owners_.experts, owners_.experts}, /*every=*/false);
     const Tensor weight = end(weight_);
     const auto later = queue_for(moving_.values, delay);
@@ -75,7 +76,7 @@ class TokensUnderWay {
     const Tensor made = sorted.back(product(sorted.rows(arrived), sorted.rows_per_expert(), later), weight);
     moving_ = begin_exchange_rows(everyone(), made, received_, to_.rows, "sums of experts");
   }
-  Tensor ended() { return kernels::sum_rows(end(moving_), to_.token_r, choices_.choice_tk.size(0)); }
+  Tensor ended() { return kernels::sum_rows(end(in_turn(moving_, owners_.turns)), to_.token_r, choices_.choice_tk.size(0)); }
 
  private:
   comm::Communicator& everyone() const { return owners_.over({Axis::kEp, Axis::kEtp}); }

@@ -125,7 +125,7 @@ Tensor MeshOps::loss(const Tensor& hidden, const model::VocabularyShare& head, c
 
 Tensor MeshOps::experts(const Tensor& hidden, const model::ExpertChoices& choices, const model::ExpertProduct& product) {
   if (groups_.size(Axis::kEp) == 1 && groups_.size(Axis::kEtp) == 1) return local_.experts(hidden, choices, product);
-  return dispatch_to_experts(groups_, experts_, hidden, choices, product);
+  return dispatch_to_experts(groups_, experts_, hidden, choices, product, turns_);
 }
 
 Tensor MeshOps::sum_statistics(const Tensor& x) {

@@ -6,6 +6,7 @@
 //   ep, etp   tokens go to the ranks that have their experts and come back (expert_dispatch.h)
 #pragma once
 
+#include "base/turns.h"
 #include "model/parallel_ops.h"
 #include "parallel/mesh_groups.h"
 #include "recipe/parallel_options.h"
@@ -14,8 +15,9 @@ namespace longhaul::parallel {
 
 class MeshOps final : public model::ParallelOps {
  public:
-  MeshOps(const MeshGroups& groups, const recipe::ContextOptions& context, const recipe::ExpertOptions& experts, int64_t tensor_chunks = 1)
-      : groups_(groups), context_(context), experts_(experts), tensor_chunks_(tensor_chunks) {}
+  MeshOps(const MeshGroups& groups, const recipe::ContextOptions& context, const recipe::ExpertOptions& experts, int64_t tensor_chunks = 1,
+          Turns* turns = nullptr)
+      : groups_(groups), context_(context), experts_(experts), tensor_chunks_(tensor_chunks), turns_(turns) {}
 
   int64_t tensor_ranks() const override { return groups_.size(layout::Axis::kTp); }
   std::vector<Tensor> of_gathered(model::BlockInput& input, const model::RowFunction& products, const layout::SequenceView& view) override;
@@ -54,6 +56,7 @@ class MeshOps final : public model::ParallelOps {
   recipe::ContextOptions context_;
   recipe::ExpertOptions experts_;
   int64_t tensor_chunks_;  // parallel.tp_chunks
+  Turns* turns_;           // of pairs of passes; null: there are none
   model::LocalOps local_;
 };
 

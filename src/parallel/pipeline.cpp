@@ -1,14 +1,17 @@
 #include "parallel/pipeline.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
 #include "base/memory_purpose.h"
+#include "tensor/device.h"
 
 namespace longhaul::parallel {
 namespace {
@@ -36,15 +39,20 @@ class Executor {
         sharding_(ranks.sharding_of(parameters)),
         spans_(*ranks.spans()),
         rank_(ranks.place().coordinate(layout::Axis::kPp)),
-        list_(schedule.ranks[static_cast<size_t>(rank_)]) {}
+        list_(schedule.ranks[static_cast<size_t>(rank_)]),
+        forwards_(std::ranges::count(list_, Pass::kForward, &Action::pass)) {}
 
   void run() {
     const MemoryPurposeScope scope(MemoryPurpose::kActivations);
     const at::AutoGradMode recorded(schedule_.trains);
-    int64_t forwards = std::ranges::count(list_, Pass::kForward, &Action::pass);
-    for (const Action& action : list_) {
-      step(action);
-      if (action.pass == Pass::kForward && --forwards == 0 && schedule_.trains) parameters_.all_announced();
+    for (size_t i = 0; i < list_.size(); ++i) {
+      if (!schedule_.pairs_in_turns || !list_[i].joined) {
+        step(list_[i]);
+        continue;
+      }
+      LONGHAUL_ASSERT(i + 1 < list_.size() && list_[i + 1].backward(), "{} stands in no pair", text(list_[i]));
+      take_turns(list_[i], list_[i + 1]);
+      ++i;
     }
   }
 
@@ -63,6 +71,31 @@ class Executor {
   void step(const Action& action) {
     if (action.transfer()) return move(action);
     const observe::SpanScope span(spans_, kind_of(action.pass), action.chunk, action.micro_batch);
+    pass(action);
+  }
+
+  // Whose turn it is has the span: a pass of a pair has several.
+  void take_turns(const Action& forward, const Action& backward) {
+    LONGHAUL_ASSERT(ranks_.turns() != nullptr, "ranks whose pairs take no turns");
+    const int compute_threads = at::get_num_threads();  // LibTorch would set its own number at the other thread's first operator
+    std::optional<observe::SpanScope> span;
+    ranks_.turns()->run({.first = [&] { pass(backward); },
+                         .second =
+                             [&] {
+                               at::set_num_threads(compute_threads);
+                               const DeviceScope device(parameters_.device());
+                               const observe::ComputesFor step(spans_);
+                               pass(forward);
+                             },
+                         .begins =
+                             [&](Turns::Body body) {
+                               const Action& action = body == Turns::kFirst ? backward : forward;
+                               span.reset();
+                               span.emplace(spans_, kind_of(action.pass), action.chunk, action.micro_batch);
+                             }});
+  }
+
+  void pass(const Action& action) {
     if (action.pass == Pass::kForward) return forward(action);
     if (action.pass == Pass::kBackwardInput) return backward_input(action);
     action.pass == Pass::kBackward ? backward(action) : backward_weight(action);
@@ -93,6 +126,7 @@ class Executor {
       if (schedule_.trains) visit.entering.requires_grad_(true);
     }
     visit.leaving = calls_.forward(action.chunk, action.micro_batch, visit.entering);
+    if (--forwards_ == 0 && schedule_.trains) parameters_.all_announced();
   }
 
   void backward(const Action& action) {
@@ -168,6 +202,7 @@ class Executor {
   observe::SpanRecorder& spans_;
   int64_t rank_;
   const std::vector<Action>& list_;
+  int64_t forwards_;  // that are still to come
   std::map<Key, Visit> visits_;
   std::map<std::tuple<Channel, bool, Key>, comm::Work> under_way_;  // bool: a send
 };

@@ -48,7 +48,8 @@ Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement) : contex
   comm::Communicator& own = island_ ? *island_ : world;
   place_ = {arrangement.mesh, own.rank(), arrangement.pipeline, arrangement.zero, arrangement.elastic};
   groups_ = std::make_unique<MeshGroups>(own, arrangement.mesh);
-  ops_ = std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts, arrangement.tensor_chunks);
+  if (arrangement.pipeline.pairs_in_turns) turns_ = std::make_unique<Turns>();
+  ops_ = std::make_unique<MeshOps>(*groups_, arrangement.context, arrangement.experts, arrangement.tensor_chunks, turns_.get());
   if (arrangement.elastic) tree_ = std::make_unique<GradientTree>(place_, groups_.get());
   if (arrangement.zero > 0) values_ = std::make_unique<MeshGroups>(own, arrangement.mesh);
   if (const int64_t stages = arrangement.mesh.size(Axis::kPp); stages > 1) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/turns.h"
 #include "comm/work.h"
 #include "model/parameter.h"
 #include "observe/spans.h"
@@ -48,6 +49,8 @@ class Ranks {
   // ranks will do. Told of the end of each micro-batch.
   GradientTree* tree() const { return tree_.get(); }
 
+  Turns* turns() const { return turns_.get(); }  // of pairs of passes; null: these run one behind the other (parallel/pipeline.h)
+
   // Behind the optimizer, or a checkpoint that was read: what it wrote of values, the shares of this rank, comes to all that hold copies.
   void share_values(model::ParameterSet& parameters) const;
   void settle_values(model::ParameterSet& parameters) const;     // nobody reads this rank's share any more: it may be written
@@ -82,6 +85,7 @@ class Ranks {
   std::unique_ptr<comm::Communicator> island_, workers_;  // null: one worker
   std::unique_ptr<MeshGroups> groups_, values_;           // values_: to gather them; null: copies are whole
   std::unique_ptr<comm::Communicator> stage_gradients_;
+  std::unique_ptr<Turns> turns_;
   std::unique_ptr<model::ParallelOps> ops_;
   std::unique_ptr<GradientTree> tree_;
   // Of the step that goes on. All ranks start sums in the same order, the last arena's first, whatever order gradients come in.

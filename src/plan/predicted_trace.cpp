@@ -22,13 +22,14 @@ struct Exchange {
   const char* group;
   const char* kind;
   double forward, backward;
+  bool hidden_in_turns = false;  // by the other pass of a pair
 };
 
 std::vector<Exchange> exchanges_of(const PlanLayout& layout, double micro_batches, const StepParts& parts) {
   const double each = micro_batches * static_cast<double>(layout.chunks);
   return {{"tp", "all_gather", parts.tensor_exchange / each / 2, parts.tensor_exchange / each / 2},
           {"cp", "all_gather", parts.context_exchange / each / 3, 2 * parts.context_exchange / each / 3},
-          {"ep", "all_to_all", parts.expert_exchange / each / 2, parts.expert_exchange / each / 2}};
+          {"ep", "all_to_all", parts.expert_exchange / each / 2, parts.expert_exchange / each / 2, true}};
 }
 
 SpanKind kind_of(const layout::Action& action) {
@@ -121,6 +122,7 @@ std::vector<observe::RankTrace> predicted_trace(const PlanLayout& plan, int64_t 
       if (pass.action.pass == Pass::kBackwardWeight) continue;  // nothing of it is exchanged
       double end = pass.end;
       for (const Exchange& exchange : exchanges) {
+        if (pass.in_turns && exchange.hidden_in_turns) continue;
         const double took = pass.action.pass == Pass::kForward ? exchange.forward : exchange.backward;
         writer.call(exchange.group, trace.rank.rank, exchange.kind, fmt::format("of micro-batch {}", pass.action.micro_batch), end - took,
                     end);

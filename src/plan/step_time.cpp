@@ -209,6 +209,7 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
   layout.dp = std::max<int64_t>(1, parallel.world() / (parallel.tp * parallel.pp * parallel.cp));
   layout.schedule = parallel.pipeline.schedule;
   layout.chunks = layout::Pipeline(parallel.pp, parallel.pipeline).chunks();
+  layout.pairs_in_turns = parallel.arranged_pipeline().pairs_in_turns;
   layout.micro_batch = recipe.train.micro_batch;
   layout.recompute = recipe.train.recompute;
   layout.dispatcher = parallel.experts.dispatcher;

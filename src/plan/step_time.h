@@ -15,7 +15,8 @@ struct PlanLayout {
   int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, etp = 1;
   int64_t zero = 1, zero_copies = 1;
   recipe::PipelineSchedule schedule = recipe::PipelineSchedule::k1F1B;
-  int64_t chunks = 1;  // stages on a rank
+  int64_t chunks = 1;           // stages on a rank
+  bool pairs_in_turns = false;  // as recipe::PipelineOptions has it; the simulated engine alone knows what that hides
   int64_t micro_batch = 1;
   recipe::Recompute recompute = recipe::Recompute::kNone;
   bool offload = false;  // activations to the host's memory and back

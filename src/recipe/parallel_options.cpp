@@ -22,6 +22,12 @@ int64_t ParallelOptions::needed() const {
   return overflow ? INT64_MAX : all;
 }
 
+PipelineOptions ParallelOptions::arranged_pipeline() const {
+  PipelineOptions arranged = pipeline;
+  arranged.pairs_in_turns = pairs_in_turns && pp > 1 && pipeline.schedule == PipelineSchedule::kDualPipe && ep * etp > 1;
+  return arranged;
+}
+
 int64_t ParallelOptions::world() const {
   int64_t all = 0;
   if (ranks > 0) return ranks;
@@ -107,6 +113,11 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
       .unit("stages")
       .at_least(1)
       .at_most(1024)
+      .may_change();
+  set.add(
+         "parallel.pairs_in_turns", parallel.pairs_in_turns,
+         "dualpipe, experts of other ranks: the two passes of a pair take turns, and one computes while rows of the other are under way to experts or back; "
+         "gradients of experts' weights are delayed too. Else one runs behind the other.")
       .may_change();
   set.add("parallel.stage_layers", parallel.pipeline.stage_layers,
           "Layers of each stage of the pipeline, in the order of the model; none: as even as possible.")

@@ -34,6 +34,7 @@ struct PipelineOptions {
   PipelineSchedule schedule = PipelineSchedule::k1F1B;
   int64_t chunks = 1;                   // interleaved: stages on a rank
   std::vector<int64_t> stage_layers{};  // layers of each stage; empty: as even as possible, earlier stages one more
+  bool pairs_in_turns = false;          // joined passes take turns (ParallelOptions::arranged_pipeline)
   bool operator==(const PipelineOptions&) const = default;
 };
 
@@ -70,7 +71,9 @@ struct ParallelOptions {
   ContextOptions context;
   PipelineOptions pipeline;
   ExpertOptions experts;
-  int64_t needed() const;  // the fewest ranks on which these sizes fit: pp times a common multiple of cp·tp and ep·etp
+  bool pairs_in_turns = true;  // dualpipe: one of a pair's passes computes while the other's rows are under way to and from experts
+  PipelineOptions arranged_pipeline() const;  // whose pairs take turns if that is wished and they exchange rows
+  int64_t needed() const;                     // the fewest ranks on which these sizes fit: pp times a common multiple of cp·tp and ep·etp
   int64_t world() const;
   bool operator==(const ParallelOptions&) const = default;
 };

@@ -24,6 +24,7 @@ ProofLayout proof_layout(ParallelOptions parallel, bool packed, recipe::Recomput
     if (of.pipeline.schedule == recipe::PipelineSchedule::kInterleaved && of.pipeline.chunks != 2)
       add(fmt::format("chunks{}", of.pipeline.chunks));
     if (!of.pipeline.stage_layers.empty()) add("uneven");
+    if (!of.pairs_in_turns) add("pairs-apart");
   }
   if (of.cp > 1) {
     const recipe::ContextOptions usual;
@@ -88,6 +89,7 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
                                     {.ep = 2, .experts = {.dispatcher = recipe::Dispatcher::kAllGather}},
                                     {.ep = 4, .experts = {.dispatcher = recipe::Dispatcher::kFlex}},
                                     {.ep = 2, .etp = 2, .experts = {.token_groups = 2, .delay_gradients = true}},
+                                    {.pp = 2, .cp = 2, .ep = 2, .pipeline = {.schedule = kDualPipe}},
                                     {.ranks = 4, .tp = 2}}) {
     layouts.push_back(proof_layout(each));
   }
@@ -113,6 +115,8 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   layouts.push_back(proof_layout({.tp = 2}, true, kFull));
   layouts.push_back(proof_layout({.cp = 2}, false, kSelective));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull));
+  layouts.push_back(proof_layout(
+      {.tp = 2, .pp = 2, .ep = 2, .pipeline = {.schedule = kDualPipe}, .experts = {.dispatcher = recipe::Dispatcher::kFlex}}, true, kFull));
   layouts.push_back(proof_layout({.ranks = 2, .zero = 3}, true, kFull));
   layouts.push_back(proof_layout({.ranks = 4, .tp = 2, .zero = 3}, true, kNone, true));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull, true));
@@ -136,6 +140,7 @@ std::vector<ProofLayout> process_layouts(const recipe::ModelConfig& model, int64
                                                                   {.cp = 2, .context = {kRing, recipe::LinearContextMethod::kRing}},
                                                                   {.pp = 2, .pipeline = {.schedule = kZbH1}},
                                                                   {.ep = 2},
+                                                                  {.pp = 2, .cp = 2, .ep = 2, .pipeline = {.schedule = kDualPipe}},
                                                                   {.ranks = 4, .tp = 2, .zero = 3}}) {
     if (each.world() > ranks || (each.ep > 1 && model.experts == 0)) continue;
     layouts.push_back(proof_layout(each));

@@ -1,5 +1,6 @@
 #include "train/text_stage.h"
 
+#include "parallel/collectives.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::train {
@@ -32,7 +33,10 @@ Tensor TextStage::forward(model::Context& context, const PackedText& text, const
     return decoder_.loss(context, hidden, own(text.labels), view);
   };
   if (first && last) return loss(decoder_.hidden(context, own(text.inputs), view));
-  const Tensor leaving = decoder_.layers(context, first ? decoder_.embed(context, own(text.inputs), view) : entering, view);
+  // The head adds to its gradient in the forward pass. Of a pair that has both ends of the model the embedding, which may be the same tensor, comes behind it,
+  // as where the forward pass runs first.
+  const Tensor hidden = first ? parallel::last_in_turn(decoder_.embed(context, own(text.inputs), view), ranks_.turns()) : entering;
+  const Tensor leaving = decoder_.layers(context, hidden, view);
   return last ? loss(decoder_.normed(leaving)) : leaving;
 }
 

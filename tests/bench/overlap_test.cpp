@@ -36,9 +36,12 @@ TEST(Overlap, EveryStepIsBusyOrIdle) {
       EXPECT_GE(row.step.wall_s, 0.99 * row.communication_s);
     }
   }
-  EXPECT_EQ(sections,
-            (std::map<std::string, int64_t>{
-                          {"context parallel", 2}, {"data parallel", 10}, {"pipeline", 20}, {"steady state", 20}, {"tensor parallel", 4}}));
+  EXPECT_EQ(sections, (std::map<std::string, int64_t>{{"context parallel", 2},
+                                                      {"data parallel", 10},
+                                                      {"expert pairs", 3},
+                                                      {"pipeline", 20},
+                                                      {"steady state", 20},
+                                                      {"tensor parallel", 4}}));
   // Two of 2 v collectives are exposed, one where the first values come early; with weights in shares three of 3 v, or two.
   for (const auto& [setting, share] : std::map<std::string, double>{{"6 chunks, first values early", 1.0 / 12},
                                                                     {"6 chunks, late", 2.0 / 12},

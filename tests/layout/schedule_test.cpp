@@ -146,7 +146,8 @@ TEST(Schedule, MessagesOfAPairTravelBesideItsOtherPass) {
     for (size_t i = 0; i < list.size(); ++i) {
       if (!list[i].joined) continue;
       ++pairs;
-      const auto backward = std::find_if(list.begin() + static_cast<ptrdiff_t>(i), list.end(), [](const Action& each) { return each.backward(); });
+      const auto backward =
+          std::find_if(list.begin() + static_cast<ptrdiff_t>(i), list.end(), [](const Action& each) { return each.backward(); });
       const std::span inside(list.begin() + static_cast<ptrdiff_t>(i) + 1, backward);
       for (const Action& each : inside) EXPECT_TRUE(each.transfer()) << text(each);
       const bool sends = schedule.stage_of(&list - schedule.ranks.data(), list[i]) < 3;
@@ -170,6 +171,29 @@ TEST(Schedule, MessagesOfAPairTravelBesideItsOtherPass) {
   };
   EXPECT_NEAR(added(with_transfers, 64), added(with_transfers, 16), 1e-9) << "once the pipeline is full";
   EXPECT_GT(added(with_transfers_around_pairs, 64), added(with_transfers_around_pairs, 16) + 10);
+}
+
+// A pair in turns takes as long as both passes compute, or exchange: by hand, with passes of 1.5, 1.5 and 1 of which 0.5 each is exchanged.
+TEST(Schedule, PairsInTurnsHideWhatIsExchanged) {
+  const Pipeline apart(4, {kDualPipe, 1, {}, false}), in_turns(4, {kDualPipe, 1, {}, true});
+  EXPECT_FALSE(make_schedule(apart, 16).pairs_in_turns);
+  const Schedule schedule = make_schedule(in_turns, 16);
+  ASSERT_TRUE(schedule.pairs_in_turns);
+  EXPECT_EQ(flaw_of(schedule), "");
+  for (const auto& [exchange, pair] : {std::pair(0.5, 3.0), {1.75, 3.5}}) {
+    const Timeline timeline = simulate(schedule, {.forward = 1.5, .backward_input = 1.5, .backward_weight = 1, .exchange = exchange});
+    for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+      const auto pairs = static_cast<double>(std::ranges::count(schedule.ranks[rank], true, &Action::joined));
+      EXPECT_NEAR(timeline.busy[rank], 16 * 4 - pairs * (4 - pair), 1e-9);
+      for (size_t i = 0; i < timeline.ranks[rank].size(); ++i) {
+        const PassSpan& span = timeline.ranks[rank][i];
+        EXPECT_EQ(span.in_turns, span.action.joined || (i > 0 && timeline.ranks[rank][i - 1].action.joined));
+        if (span.action.joined) {
+          EXPECT_NEAR(timeline.ranks[rank][i + 1].end - span.begin, pair, 1e-9);
+        }
+      }
+    }
+  }
 }
 
 // Transfers that take less than a pass cost nothing once the pipeline is full: what is added does not grow with the micro-batches.

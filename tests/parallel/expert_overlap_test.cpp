@@ -1,7 +1,9 @@
 // What experts on several ranks send, counted against the formulas of moe-parallel-folding.md §3.5, and what of it is hidden: with links and
-// products that take known times, a forward and a backward pass take as long as by hand.
+// products that take known times, a forward and a backward pass take as long as by hand, and so does a pair of both whose passes take turns.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <ostream>
 #include <set>
 
 #include "kernels/differentiable.h"
@@ -157,6 +159,84 @@ TEST(ExpertOverlap, TheTwoKindsOfGroupsOverlapEachOther) {
   EXPECT_EQ(pass(4, {.ep = 2, .etp = 2}, {}).forward, 8 + 16 + 16 + 16 + 8);
   // The links of etp are never idle between their first call and their last: 2 until then, 32 of their own, 2 behind them.
   EXPECT_EQ(pass(4, {.ep = 2, .etp = 2}, {.token_groups = 4}).forward, 2 + 32 + 2);
+}
+
+// ---- pairs: the forward pass of one micro-batch and the backward pass of another
+
+// What stands in front of a layer's experts: so long forward, twice as long backward.
+Tensor mixer_in_time(Watch& watch, const Tensor& x, double cost) {
+  return kernels::differentiable("mixer in time", {x}, [&]() -> kernels::Recorded {
+    watch.now += cost;
+    return {.results = {x.clone()}, .backward = [&watch, cost](const kernels::BackwardCall& call) {
+              watch.now += 2 * cost;
+              return std::vector<Tensor>{call.gradients[0]};
+            }};
+  })[0];
+}
+
+struct TimedPair {
+  double in_turns = 0, one_behind_the_other = 0;
+  bool operator==(const TimedPair&) const = default;
+};
+void PrintTo(const TimedPair& pair, std::ostream* out) { *out << pair.in_turns << " in turns, " << pair.one_behind_the_other; }
+
+TimedPair pair_of(int64_t world, const layout::MeshShape& shape, recipe::ExpertOptions options, int64_t layers, double mixer) {
+  options.delay_gradients = true;
+  std::vector<TimedPair> of_ranks(static_cast<size_t>(world));
+  const layout::Mesh mesh(world, shape);
+  comm::run_ranks(world, [&](comm::Communicator& thread) {
+    Watch watch;
+    WatchedCommunicator watched(thread, watch);
+    const MeshGroups groups(watched, mesh);
+    Turns turns;
+    const Tensor weight = at::ones({kTokens, kChoices}, at::kFloat);
+    const auto product = [&](const Tensor& rows, const std::vector<int64_t>&, const auto& later) {
+      return product_in_time(watch, rows, later);
+    };
+    const auto forward = [&] {
+      Tensor x = at::ones({kTokens, kHidden}, at::kFloat).requires_grad_(true);
+      for (int64_t layer = 0; layer < layers; ++layer)
+        x = dispatch_to_experts(groups, options, mixer_in_time(watch, x, mixer), {even_choices(), weight, kExperts}, product, &turns);
+      return x.sum();
+    };
+    const auto timed = [&](const auto& pair) {
+      const Tensor before = forward();
+      const double begin = watch.now = std::ceil(watch.now) + 1000;  // links are idle
+      pair(before);
+      return watch.now - begin;
+    };
+    of_ranks[static_cast<size_t>(thread.rank())] = {
+        timed([&](const Tensor& before) { turns.run({.first = [&] { before.backward(); }, .second = [&] { forward(); }}); }),
+        timed([&](const Tensor& before) {
+          forward();
+          before.backward();
+        })};
+  });
+  for (const TimedPair& each : of_ranks) EXPECT_EQ(each, of_ranks[0]);
+  return of_ranks[0];
+}
+
+// Forward a mixer takes 8 and a product 8, backward 16 and 8 and the product's weights 8: 48. An exchange takes 8, and there are four, one of which stands
+// beside the weights anyway: 72 one behind the other. In turns all four are hidden, in every layer.
+TEST(ExpertPairs, HideEveryExchangeBehindTheOtherPass) {
+  EXPECT_EQ(pair_of(2, {.ep = 2}, {}, 1, 8), (TimedPair{48, 72}));
+  EXPECT_EQ(pair_of(2, {.ep = 2}, {}, 3, 8), (TimedPair{144, 216}));
+  // Mixers of 4 and 8 do not fill the 8 in which the gradients of sums come.
+  EXPECT_EQ(pair_of(2, {.ep = 2}, {}, 1, 4), (TimedPair{4 + 8 + 8 + 8 + 8 + 4, 60}));
+}
+
+TEST(ExpertPairs, HideWhatTheOtherDispatchersSend) {
+  // Weights of choices go first, for 8, and are waited for at once.
+  EXPECT_EQ(pair_of(2, {.ep = 2}, {.dispatcher = recipe::Dispatcher::kAllGather}, 1, 8), (TimedPair{48 + 8, 80}));
+  // 4 of 8 tokens go, with 4 rows of weights.
+  EXPECT_EQ(pair_of(2, {.ep = 2}, {.dispatcher = recipe::Dispatcher::kFlex}, 1, 8), (TimedPair{48, (8 + 8 + 8 + 4) + (4 + 8 + 8 + 16)}));
+}
+
+TEST(ExpertPairs, HideTheExchangesOfRanksThatShareExpertsWhereThereAreNoOthers) {
+  // An exchange takes 16, a product 16. The mixer of 8 leaves half of the first one open.
+  EXPECT_EQ(pair_of(2, {.etp = 2}, {}, 1, 8), (TimedPair{8 + 16 + 16 + 16 + 16 + 8, 120}));
+  // The exchanges over ep are hidden, those over etp are not, but for the one beside the weights.
+  EXPECT_EQ(pair_of(4, {.ep = 2, .etp = 2}, {}, 1, 8), (TimedPair{8 + 16 + 16 + 16 + 16 + 3 * 16, 152}));
 }
 
 }  // namespace

@@ -2,14 +2,20 @@
 // sum(x[m]) Π w, the gradient of w[s] is Σ over m of that without w[s].
 #include "parallel/pipeline.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "comm/run_ranks.h"
+#include "kernels/differentiable.h"
+#include "layout/schedule_check.h"
 
 namespace longhaul::parallel {
 namespace {
 
 using enum layout::PipelineSchedule;
+using ::testing::ElementsAre;
 
 constexpr int64_t kMicroBatches = 8;
 double factor(int64_t stage) { return 1 + 0.25 * static_cast<double>(stage); }
@@ -67,6 +73,103 @@ TEST(PipelineExecutor, GivesEveryGradientUnderEverySchedule) {
       SCOPED_TRACE(::testing::Message() << "p " << p << " schedule " << static_cast<int>(options.schedule) << " chunks " << options.chunks);
       walk(p, options);
     }
+  }
+}
+
+// ---- pairs in turns, of one stage on one rank: a pass notes where it is, and passes there
+
+struct Paired {
+  std::vector<std::string> done;
+  std::string fails;  // throws where it comes to this
+  void at(const std::string& place) {
+    done.push_back(place);
+    if (place == fails) throw std::runtime_error(place);
+  }
+};
+
+// x, behind one place of a layer: "F1 a" and a turn; back: "B1 a" and a turn.
+Tensor behind_place(Paired& paired, Turns& turns, const std::string& place, const Tensor& x) {
+  const auto come_to = [&paired, &turns](const std::string& where) {
+    paired.at(where);
+    turns.pass();
+  };
+  return kernels::differentiable("place", {x}, [&]() -> kernels::Recorded {
+    come_to("F" + place);
+    return {.results = {x.clone()}, .backward = [=](const kernels::BackwardCall& call) {
+              come_to("B" + place);
+              return std::vector<Tensor>{call.gradients[0]};
+            }};
+  })[0];
+}
+
+// Forward of micro-batch 0, pairs of (1, 0) and (2, 1), backward of 2.
+layout::Schedule paired_schedule() {
+  using layout::Pass;
+  layout::Schedule schedule{.pipeline = layout::Pipeline(1), .micro_batches = 3, .ranks = {}, .most_in_flight = {2}};
+  schedule.ranks = {{{.pass = Pass::kForward},
+                     {.pass = Pass::kForward, .micro_batch = 1, .joined = true},
+                     {.pass = Pass::kBackward},
+                     {.pass = Pass::kForward, .micro_batch = 2, .joined = true},
+                     {.pass = Pass::kBackward, .micro_batch = 1},
+                     {.pass = Pass::kBackward, .micro_batch = 2}}};
+  return layout::with_transfers_around_pairs(std::move(schedule));
+}
+
+// → the span of each turn, and the gradient of the one weight.
+std::pair<std::vector<std::string>, double> run_paired(Paired& paired) {
+  std::pair<std::vector<std::string>, double> result;
+  comm::run_ranks(1, [&](comm::Communicator& world) {
+    const Ranks ranks(world, {.mesh = layout::Mesh(1, {}), .pipeline = {.pairs_in_turns = true}});
+    model::ParameterSet none({}, Precision::named("fp64"), at::kCPU);
+    const Tensor weight = at::full({}, 3.0, at::kDouble).requires_grad_(true);
+    const std::thread::id own = std::this_thread::get_id();
+    const StageCalls calls{.forward =
+                               [&](int64_t, int64_t m, const Tensor&) {
+                                 EXPECT_TRUE(at::GradMode::is_enabled());
+                                 EXPECT_TRUE(ranks.spans()->computes_here());
+                                 EXPECT_EQ(std::this_thread::get_id() == own, m == 0) << "a pair's forward pass has a thread of its own";
+                                 Tensor x = input(m) * weight;
+                                 for (const char* const place : {" a", " b"})
+                                   x = behind_place(paired, *ranks.turns(), std::to_string(m) + place, x);
+                                 return x.sum();
+                               },
+                           .entering = {}};
+    ranks.spans()->start(0);
+    run_schedule(paired_schedule(), ranks, none, calls);
+    for (const observe::Span& span : ranks.spans()->stop().spans)
+      result.first.push_back((span.kind == observe::SpanKind::kForward ? "F" : "B") + std::to_string(span.micro_batch));
+    result.second = weight.grad().item<double>();
+  });
+  return result;
+}
+
+TEST(PipelineExecutor, PassesOfAPairTakeTurns) {
+  EXPECT_EQ(layout::flaw_of(paired_schedule()), "");
+  Paired paired;
+  const auto [spans, gradient] = run_paired(paired);
+  EXPECT_THAT(paired.done, ElementsAre("F0 a", "F0 b",                  // alone
+                                       "B0 b", "F1 a", "B0 a", "F1 b",  // the gradients' way is the other one
+                                       "B1 b", "F2 a", "B1 a", "F2 b",  //
+                                       "B2 b", "B2 a"));
+  EXPECT_THAT(spans, ElementsAre("F0", "B0", "F1", "B0", "F1", "B0", "F1", "B1", "F2", "B1", "F2", "B1", "F2", "B2"))
+      << "one behind the other, whosever turn it is";
+  double sum = 0;
+  for (int64_t m = 0; m < 3; ++m) sum += input(m).sum().item<double>();
+  EXPECT_DOUBLE_EQ(gradient, sum);
+}
+
+// Whichever pass fails: its exception comes out, the other one has stopped where it was, and neither is run any further.
+TEST(PipelineExecutor, AFailureInAPairEndsBothPasses) {
+  for (const auto& [fails, last] : {std::pair("F1 a", "B0 b"), {"F1 b", "B0 a"}, {"B0 b", "F0 b"}, {"B1 a", "F2 a"}}) {
+    Paired paired{.done = {}, .fails = fails};
+    try {
+      run_paired(paired);
+      ADD_FAILURE() << fails;
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), fails);
+    }
+    EXPECT_EQ(paired.done.back(), fails);
+    EXPECT_EQ(paired.done[paired.done.size() - 2], last);
   }
 }
 

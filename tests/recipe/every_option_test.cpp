@@ -300,6 +300,7 @@ const std::vector<Row>& rows() {
        [](const Recipe& r) { return r.parallel.context.split == ContextSplit::kContiguous; }, "", ""},
       {"parallel.schedule", "\"zb-h1\"", [](const Recipe& r) { return r.parallel.pipeline.schedule == PipelineSchedule::kZbH1; }, "", ""},
       {"parallel.chunks", "2", [](const Recipe& r) { return r.parallel.pipeline.chunks == 2; }, "", ""},
+      {"parallel.pairs_in_turns", "false", [](const Recipe& r) { return !r.parallel.pairs_in_turns; }, "", ""},
       {"parallel.stage_layers", "[1, 3]", [](const Recipe& r) { return r.parallel.pipeline.stage_layers == std::vector<int64_t>{1, 3}; }, "", ""},
 
       {"train.task", "\"recall\"", [](const Recipe& r) { return r.train.task == "recall"; }, "", ""},
