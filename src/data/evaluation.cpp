@@ -1,6 +1,7 @@
 #include "data/evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -29,7 +30,8 @@ EvaluationReader::EvaluationReader(std::vector<const TokenDataset*> datasets, Ev
 int64_t EvaluationReader::tokens() const {
   int64_t tokens = 0;
   for (const TokenDataset* dataset : datasets_) tokens += dataset->tokens() + dataset->documents();
-  return options_.limit_tokens > 0 ? std::min(tokens, options_.limit_tokens) : tokens;
+  if (options_.limit_tokens > 0) tokens = std::min(tokens, options_.limit_tokens);
+  return options_.masking ? std::llround(static_cast<double>(tokens) * options_.masking->share) : tokens;
 }
 
 std::optional<EvaluationReader::Window> EvaluationReader::next_window() {

@@ -29,7 +29,7 @@ class EvaluationReader {
  public:
   EvaluationReader(std::vector<const TokenDataset*> datasets, EvaluationOptions options);  // the datasets must outlive it
   std::optional<Batch> next();
-  int64_t tokens() const;  // targets of a whole pass (limit_tokens when that is less)
+  int64_t tokens() const;  // targets of a whole pass (limit_tokens when that is less); with masking about as many
 
  private:
   struct Window {
