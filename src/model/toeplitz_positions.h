@@ -1,7 +1,9 @@
 // ToeplitzPositions: the Toeplitz position encoding of the embeddings (recipe/toeplitz.h), y_t,c = Σ_s κ_c(t − s) x_s,c with κ_c a sum of learned
-// exponentials. Tensor ranks have some channels each: own tokens are gathered, as before a mixer's first product, and their sums over all channels
-// come back as behind its last one.
+// exponentials; along each axis of documents that are grids. Tensor ranks have some channels each: own tokens are gathered, as before a mixer's first
+// product, and their sums over all channels come back as behind its last one.
 #pragma once
+
+#include <vector>
 
 #include "model/module.h"
 
@@ -14,8 +16,11 @@ class ToeplitzPositions : public Module {
   Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) const;
 
  private:
-  Parameter& coefficient_;  // B, of this rank's channels
-  Parameter& rate_;         // r: λ = exp(−e^r)
+  Tensor along_axes(const Tensor& x_tc, const layout::SequenceView& view) const;
+
+  std::vector<int64_t> grid_;  // empty: documents are rows
+  Parameter& coefficient_;     // B, of this rank's channels
+  Parameter& rate_;            // r: λ = exp(−e^r)
   int64_t first_channel_;
 };
 

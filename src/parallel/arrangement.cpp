@@ -120,6 +120,14 @@ void require_possible(const recipe::ModelConfig& model, const Arrangement& arran
          .where = "model.lightning.state = model",
          .hint = "model.lightning.state=wide"});
   }
+  if (model.toeplitz > 0 && !recipe::grid_of(model).empty() && mesh.size(Axis::kCp) > 1) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a Toeplitz encoding along the axes of a grid reads whole lines, and context ranks would have parts of them",
+                 .expected = "parallel.cp = 1",
+                 .found = std::to_string(mesh.size(Axis::kCp)),
+                 .where = "model.toeplitz with model.lightnet.grid",
+                 .hint = "model.toeplitz=0"});
+  }
   if (model.joins_routers() && mesh.size(Axis::kPp) > 1) {
     throw Error(
         {.code = ExitCode::kUsage,

@@ -355,9 +355,8 @@ void objective(const Recipe& recipe, Problems& out) {
 
 // Documents that are grids stand whole in a row: behind a cut nobody would know where on the grid a token stands.
 void grid(const Recipe& recipe, Problems& out) {
-  const int64_t tokens = recipe.model.lightnet.tokens_of_grid(), each = tokens + 1;
-  const auto used = mixers_used(recipe.model);
-  if (tokens == 0 || recipe.train.task != "pretrain" || std::ranges::find(used, Mixer::kLightnet) == used.end()) return;
+  if (grid_of(recipe.model).empty() || recipe.train.task != "pretrain") return;
+  const int64_t each = recipe.model.lightnet.tokens_of_grid() + 1;
   if (recipe.train.sequence % each != 0) {
     out.push_back(
         {{"train.sequence", "model.lightnet.grid"},

@@ -60,11 +60,6 @@ void check_order(const ModelConfig& model, std::vector<Problem>& out) {
     refuse("model.softmax.windows", "a window counts the keys before a token, and here there are keys behind it too",
            "model.softmax.windows=0");
   }
-  if (model.toeplitz > 0) {
-    refuse("model.toeplitz",
-           fmt::format("the kernel of model.toeplitz = {} is causal, and tells a token of those before it alone", model.toeplitz),
-           "model.toeplitz=0");
-  }
   if (model.predict_ahead > 0) {
     refuse("model.predict_ahead",
            fmt::format("model.predict_ahead = {} modules would predict tokens that the hidden states have read", model.predict_ahead),
@@ -100,6 +95,12 @@ std::vector<Mixer> mixers_used(const ModelConfig& model) {
     if (std::ranges::find(used, model.mixer(l)) == used.end()) used.push_back(model.mixer(l));
   }
   return used;
+}
+
+std::span<const int64_t> grid_of(const ModelConfig& model) {
+  const std::vector<Mixer> used = mixers_used(model);
+  if (std::ranges::find(used, Mixer::kLightnet) == used.end()) return {};
+  return model.lightnet.grid;
 }
 
 void declare_factors(OptionSet& set, const std::string& group, const std::string& layers, double& alpha, double& beta) {

@@ -172,6 +172,8 @@ OperatorSizes operators_of_layer(const ModelConfig& model, int64_t layer);
 std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t layer);
 
 std::vector<Mixer> mixers_used(const ModelConfig& model);  // each once, in the order of the layers
+// Tokens along each axis of a document, behind its first one (model.lightnet.grid, of a model that has such layers); empty: documents are rows.
+std::span<const int64_t> grid_of(const ModelConfig& model);
 
 // Residual factors of one kind of mixer's own, for its entry: `group`.alpha and .beta.
 void declare_factors(OptionSet& set, const std::string& group, const std::string& layers, double& alpha, double& beta);

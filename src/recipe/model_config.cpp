@@ -151,7 +151,7 @@ void declare(OptionSet& set, ModelConfig& model) {
   set.add(
          "model.toeplitz", model.toeplitz,
          "Toeplitz position encoding (TPE) of cosFormer2 and LightNet: the embeddings are convolved, channel by channel, with a causal kernel that is a "
-         "sum of so many learned exponentials. 0: none.")
+         "sum of so many learned exponentials; along each axis of model.lightnet.grid, and added up (MD-TPE). 0: none.")
       .unit("exponentials")
       .at_least(0)
       .at_most(1 << 14)

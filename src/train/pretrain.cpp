@@ -78,9 +78,8 @@ std::vector<data::Batch> round_of(data::EvaluationReader& reader, int64_t replic
 }  // namespace
 
 void require_grids(const recipe::ModelConfig& model, const std::vector<const data::TokenDataset*>& datasets) {
-  const auto used = recipe::mixers_used(model);
+  if (recipe::grid_of(model).empty()) return;
   const int64_t tokens = model.lightnet.tokens_of_grid();
-  if (tokens == 0 || std::ranges::find(used, recipe::Mixer::kLightnet) == used.end()) return;
   for (const data::TokenDataset* dataset : datasets) {
     for (int64_t d = 0; d < dataset->documents(); ++d) {
       if (dataset->length(d) == tokens) continue;

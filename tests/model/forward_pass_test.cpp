@@ -85,6 +85,14 @@ std::vector<NamedConfig> models() {
   all.push_back({"without_order", whole});
   whole.lightnet.grid = {2, 4};
   all.push_back({"on_a_grid", whole});
+  whole.toeplitz = 3;
+  all.push_back({"toeplitz_on_a_grid", whole});
+  whole.lightnet.grid = {2, 1, 2};  // fewer places than some documents have tokens
+  whole.lightnet.positions = false;
+  all.push_back({"toeplitz_on_a_grid_of_three_axes", whole});
+  whole.lightnet.grid = {};
+  all.push_back({"toeplitz_without_order", whole});
+  whole = without_order();
   whole.lightnet.expand = 7;
   whole.lightnet.grid = {2, 2, 2};
   whole.causal = true;

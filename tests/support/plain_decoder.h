@@ -53,6 +53,7 @@ class PlainDecoder : PlainParts {
  private:
   // y_t = Σ_{s ≤ t} κ(t − s) ⊙ x_s within a document, κ_c(τ) = Σ_j B_cj e^{−τ e^{r_j}}: a matrix of all pairs for each channel (2406.16690).
   Tensor toeplitz(const Tensor& x) const {
+    if (!c.lightnet.grid.empty()) return toeplitz_on_grid(x);
     const Tensor at = positions().to(at::kDouble), apart = at.unsqueeze(1) - at.unsqueeze(0);
     std::vector<int64_t> documents;
     for (int64_t t = 0; t < x.size(0); ++t) documents.push_back(layout_.document_of(t));
@@ -61,6 +62,38 @@ class PlainDecoder : PlainParts {
     const Tensor powers = (apart.clamp_min(0).unsqueeze(2) * weight("toeplitz.rate").exp().neg()).exp();  // [t, s, e]
     const Tensor kernel = at::matmul(powers, weight("toeplitz.coefficient").t()) * seen.unsqueeze(2);     // [t, s, c]
     return (kernel * x.unsqueeze(0)).sum(1);
+  }
+  // MD-TPE (2405.21022): such a sum along each axis of a document's grid, over the tokens that differ in that coordinate alone.
+  Tensor toeplitz_on_grid(const Tensor& x) const {
+    const std::vector<int64_t>& grid = c.lightnet.grid;
+    const auto axes = static_cast<int64_t>(grid.size());
+    const auto place = [&](int64_t t) {  // coordinates, or none
+      std::vector<int64_t> at(grid.size());
+      int64_t rest = positions()[t].item<int64_t>() - 1;
+      if (rest < 0) return std::vector<int64_t>();
+      for (size_t a = grid.size(); a-- > 0; rest /= grid[a]) at[a] = rest % grid[a];
+      return rest > 0 ? std::vector<int64_t>() : at;
+    };
+    std::vector<Tensor> rows;
+    for (int64_t t = 0; t < x.size(0); ++t) {
+      const std::vector<int64_t> here = place(t);
+      Tensor row = here.empty() ? x[t] : at::zeros_like(x[t]);
+      for (int64_t s = 0; s < x.size(0) && !here.empty(); ++s) {
+        const std::vector<int64_t> there = place(s);
+        if (there.empty() || layout_.document_of(s) != layout_.document_of(t)) continue;
+        for (int64_t a = 0; a < axes; ++a) {
+          std::vector<int64_t> moved = there;
+          const auto axis = static_cast<size_t>(a);
+          moved[axis] = here[axis];
+          if (moved != here || there[axis] > here[axis]) continue;
+          const double apart = static_cast<double>(here[axis] - there[axis]);
+          for (int64_t j = a; j < axes * c.toeplitz; j += axes)
+            row = row + weight("toeplitz.coefficient").select(1, j) * (weight("toeplitz.rate")[j].exp() * -apart).exp() * x[s];
+        }
+      }
+      rows.push_back(row);
+    }
+    return at::stack(rows);
   }
   Tensor logits_of(const Tensor& h) const {
     const double width = c.mup_base_hidden > 0 ? static_cast<double>(c.hidden) / static_cast<double>(c.mup_base_hidden) : 1;

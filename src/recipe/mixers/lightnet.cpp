@@ -21,7 +21,7 @@ void declare_lightnet(OptionSet& set, ModelConfig& model) {
   set.add(
          "model.lightnet.grid", options.grid,
          "Tokens along each axis of data with several axes (16,16: rows and columns of an image), last axis innermost: positions of LightNet layers are "
-         "places on it, and every document is one such grid. Empty: positions in a line.")
+         "places on it, model.toeplitz runs along each axis, and every document is one such grid. Empty: positions in a line.")
       .unit("tokens")
       .at_least(1)
       .at_most(1 << 20);
@@ -42,10 +42,15 @@ void check_lightnet(const ModelConfig& model, std::vector<Problem>& out) {
   const LightnetOptions& options = model.lightnet;
   if (options.grid.empty()) return;
   const auto axes = static_cast<int64_t>(options.grid.size());
-  if (!options.positions) {
-    out.push_back({{"model.lightnet.grid", "model.lightnet.positions"},
-                   "model.lightnet.grid says where tokens stand, and model.lightnet.positions = false asks nobody",
-                   "model.lightnet.positions=true"});
+  if (!options.positions && model.toeplitz == 0) {
+    out.push_back({{"model.lightnet.grid", "model.lightnet.positions", "model.toeplitz"},
+                   "model.lightnet.grid says where tokens stand, and model.lightnet.positions = false and model.toeplitz = 0 ask nobody",
+                   "model.lightnet.positions=true, or model.toeplitz above 0"});
+  }
+  if (model.causal && model.toeplitz > 0) {
+    out.push_back({{"model.lightnet.grid", "model.toeplitz", "model.causal"},
+                   "model.toeplitz along the axes of model.lightnet.grid keeps no sums to go on from, and a causal model decodes",
+                   "model.causal=false (with train.objective=masked), or model.toeplitz=0"});
   }
   if (axes > key_channels(model)) {
     out.push_back(
