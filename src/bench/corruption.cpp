@@ -51,11 +51,7 @@ Flip flip_in(const std::vector<Tensor>& tensors, BitKind kind, std::mt19937_64& 
 }
 
 // The same in every run: LibTorch's generator is one for all ranks that are threads, so what each of them draws from it is chance.
-Tensor normal(const std::vector<int64_t>& shape, double deviation, const std::string& name) {
-  Tensor numbers = at::empty(shape);
-  fill_normal(numbers, RandomStream(0, "bench/corruption/" + name), deviation, shape, layout::Rectangle::whole(shape));
-  return numbers;
-}
+RandomStream stream_of(const std::string& name) { return {0, "bench/corruption/" + name}; }
 
 std::vector<Tensor> contiguous_states(optim::Optimizer& optimizer, const std::string& kind) {
   std::vector<Tensor> views;
@@ -204,7 +200,7 @@ void drill_states(Trained& trained, Drill& drill) {
 // What a sum over the ranks gave one of them, of numbers of the size of gradients, none of them an exact zero.
 void drill_messages(Trained& trained, Drill& drill) {
   const int64_t ranks = trained.ranks.world()->size();
-  const Tensor own = normal({100'000}, 1e-3, fmt::format("message of {}", trained.ranks.rank()));
+  const Tensor own = normal({100'000}, stream_of(fmt::format("message of {}", trained.ranks.rank())), 1e-3);
   const Tensor sums = parallel::block_sums(own), sum = own.clone();
   trained.ranks.world()->all_reduce(sum, comm::Reduction::kSum, {.name = "message"}).wait();
   trained.ranks.world()->all_reduce(sums, comm::Reduction::kSum, {.name = "check of message"}).wait();
@@ -262,7 +258,7 @@ void drill_gradients(Trained& trained, Drill& drill) {
 
 void drill_products(Drill& drill) {
   for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
-    const Tensor x = normal({32, 256}, 1, "x").to(type), weight = normal({384, 256}, 0.05, "weight").to(type);
+    const Tensor x = normal({32, 256}, stream_of("x")).to(type), weight = normal({384, 256}, stream_of("weight"), 0.05).to(type);
     const Tensor y = kernels::linear_output(x, weight, {});
     const auto check = [&]() -> std::optional<std::string> {
       return kernels::check_product(x, weight, y).good() ? std::nullopt : std::optional<std::string>("wrong");

@@ -25,10 +25,8 @@ using Operator = std::function<Tensors(const Tensors&)>;
 constexpr int64_t kTokens = 8192, kChannels = 1024;
 constexpr ScalarType kTypes[] = {at::kBFloat16, at::kFloat};
 
-Tensor filled(layout::Shape shape, const char* name, ScalarType type) {
-  Tensor tensor = at::empty(shape, at::kFloat);
-  fill_normal(tensor, RandomStream(0, fmt::format("bench/{}", name)), 1, shape, layout::Rectangle::whole(shape));
-  return tensor.to(type);
+Tensor filled(const layout::Shape& shape, const char* name, ScalarType type) {
+  return normal(shape, {0, fmt::format("bench/{}", name)}).to(type);
 }
 
 Tensors fresh_leaves(const Tensors& inputs) {

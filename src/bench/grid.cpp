@@ -31,9 +31,7 @@ struct GridSetting {
 };
 
 Tensor numbers(const char* name, const layout::Shape& shape) {
-  Tensor tensor = at::empty(shape, at::kFloat);
-  fill_normal(tensor, RandomStream(0, fmt::format("bench/grid/{}", name)), 0.5, shape, layout::Rectangle::whole(shape));
-  return tensor;
+  return normal(shape, {0, fmt::format("bench/grid/{}", name)}, 0.5);
 }
 
 struct GridInputs {

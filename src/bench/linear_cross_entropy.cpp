@@ -19,10 +19,8 @@ struct Inputs {
 };
 
 Inputs inputs_of(int64_t tokens, int64_t hidden, int64_t vocabulary) {
-  const auto filled = [](const char* name, layout::Shape shape, double std) {
-    Tensor tensor = at::empty(shape, at::kBFloat16);
-    fill_normal(tensor, RandomStream(0, fmt::format("bench/linear_cross_entropy/{}", name)), std, shape, layout::Rectangle::whole(shape));
-    return tensor.requires_grad_(true);
+  const auto filled = [](const char* name, const layout::Shape& shape, double std) {
+    return normal(shape, {0, fmt::format("bench/linear_cross_entropy/{}", name)}, std, at::kBFloat16).requires_grad_(true);
   };
   return {filled("hidden", {tokens, hidden}, 1.0), filled("weight", {vocabulary, hidden}, 0.05),
           at::arange(tokens, at::kLong).mul(7919).remainder(vocabulary), at::zeros({vocabulary, hidden}, at::kFloat)};

@@ -45,9 +45,7 @@ struct RecurrenceInputs {
 };
 
 Tensor filled(const char* name, const layout::Shape& shape) {
-  Tensor tensor = at::empty(shape, at::kFloat);
-  fill_normal(tensor, RandomStream(0, fmt::format("bench/linear_recurrence/{}", name)), 0.5, shape, layout::Rectangle::whole(shape));
-  return tensor;
+  return normal(shape, {0, fmt::format("bench/linear_recurrence/{}", name)}, 0.5);
 }
 
 // q, k, v as models have them: slices of one tensor. Gates per channel lie in (−1, 0).

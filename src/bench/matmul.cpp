@@ -33,11 +33,8 @@ struct Operands {
   Tensor x, weight, dy, sink;
 };
 
-Tensor filled_operand(std::vector<int64_t> sizes, const char* name, ScalarType type) {
-  const layout::Shape shape(sizes.begin(), sizes.end());
-  Tensor tensor = at::empty(sizes, at::kFloat);
-  fill_normal(tensor, RandomStream(0, fmt::format("bench/matmul/{}", name)), 1, shape, layout::Rectangle::whole(shape));
-  return tensor.to(type);
+Tensor filled_operand(const std::vector<int64_t>& sizes, const char* name, ScalarType type) {
+  return normal(sizes, {0, fmt::format("bench/matmul/{}", name)}).to(type);
 }
 
 Operands operands_of(const Shape& shape, int64_t rows, ScalarType type) {

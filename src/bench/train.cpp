@@ -63,10 +63,8 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
   if (layers == 0) return 0;
   const auto layout = layout::make_batch(request.batch, request.sequence);
   const auto random = [&](const char* name, int64_t heads, int64_t channels) {
-    const layout::Shape shape{layout.tokens(), heads, channels};
-    const Tensor x = at::empty(shape, at::TensorOptions().dtype(precision.compute).device(request.device));
-    fill_normal(x, RandomStream(request.seed, name), 1, shape, layout::Rectangle::whole(shape));
-    return x;
+    return normal({layout.tokens(), heads, channels}, {request.seed, name}, 1,
+                  at::TensorOptions().dtype(precision.compute).device(request.device));
   };
   const std::vector<Tensor> in = {random("q", sizes.heads, sizes.head_dim).requires_grad_(true),
                                   random("k", sizes.kv_heads, sizes.head_dim).requires_grad_(true),

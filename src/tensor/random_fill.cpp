@@ -49,4 +49,10 @@ void fill_normal(const Tensor& view, const RandomStream& stream, double std, con
   }
 }
 
+Tensor normal(const layout::Shape& shape, const RandomStream& stream, double std, const at::TensorOptions& options) {
+  Tensor tensor = at::empty(shape, options);
+  fill_normal(tensor, stream, std, shape, layout::Rectangle::whole(shape));
+  return tensor;
+}
+
 }  // namespace longhaul

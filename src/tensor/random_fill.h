@@ -11,5 +11,7 @@ namespace longhaul {
 // view: the box `held` of a tensor of `global_shape`, any strides, any floating dtype, any device. N(0, std²).
 void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
                  const layout::Rectangle& held);
+// A whole tensor of such numbers.
+Tensor normal(const layout::Shape& shape, const RandomStream& stream, double std = 1, const at::TensorOptions& options = at::kFloat);
 
 }  // namespace longhaul
