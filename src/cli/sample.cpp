@@ -1,4 +1,4 @@
-// `longhaul sample CKPT --prompt TEXT | --prompts FILE --tokens N --count K --seed S [--json]`
+// `longhaul sample CKPT --prompt TEXT | --prompts FILE --tokens N --count K --seed S [--json] [--routes FILE]`
 #include <fmt/format.h>
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/model_tokenizer.h"
 #include "cli/output.h"
+#include "cli/write_routes.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
 #include "generate/prompts_file.h"
@@ -24,7 +25,7 @@ namespace {
 constexpr int64_t kTogether = 32;
 
 struct SampleArguments {
-  std::string checkpoint, prompt, prompts, tokenizer, dtype, device = "auto";
+  std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, device = "auto";
   generate::GenerateSettings settings;
   int64_t prefix_cache = 256;  // MiB
   bool json = false;
@@ -46,6 +47,14 @@ void check(const SampleArguments& arguments) {
                  .where = "command line",
                  .hint = "leave one of them out"});
   }
+  if (!arguments.routes.empty() && arguments.settings.tokens == 0) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "nothing is read, so no token is sent to any expert",
+                 .expected = "--tokens of 1 or more with --routes",
+                 .found = "--tokens 0",
+                 .where = "command line",
+                 .hint = "--tokens 1"});
+  }
   if (arguments.settings.min_tokens <= arguments.settings.tokens) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "a text cannot be longer than it may become",
@@ -65,6 +74,10 @@ void print_each(const std::vector<Text>& texts, const SampleArguments& arguments
 
 void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleArguments& arguments) {
   if (arguments.prompts.empty()) return;
+  if (!arguments.routes.empty()) {
+    log_info("prefix cache: none (--routes takes down every token, so every prompt is read)");
+    return;
+  }
   if (!prefixes.keeps()) {
     log_info("prefix cache: none (--prefix-cache {} MiB has no room for {} tokens of a prompt)", arguments.prefix_cache,
              generate::PrefixCache::kTokens);
@@ -116,8 +129,10 @@ ExitCode run(const SampleArguments& arguments) {
   const std::vector<std::string> written = many ? generate::read_prompts(arguments.prompts) : std::vector{arguments.prompt};
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
   checkpoint::require_next_token(model, "sample");
+  if (!arguments.routes.empty()) generate::require_routers(model.recipe.recipe.model, "--routes");
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
+  settings.records_routes = !arguments.routes.empty();
   settings.vocabulary = tokenizer.vocabulary();
   if (const auto separator = tokenizer.end_of_document()) settings.stop_id = *separator;
   std::vector<std::vector<int64_t>> prompts;
@@ -131,7 +146,7 @@ ExitCode run(const SampleArguments& arguments) {
   std::string before = written.front();  // said with the first token: a prompt that is refused is not
   const auto say = [&](const std::string& fresh) { print(std::exchange(before, "") + fresh); };
   const Stopwatch watch;
-  generate::Generator generator(*model.decoder, many ? arguments.prefix_cache << 20 : 0);
+  generate::Generator generator(*model.decoder, many && !settings.records_routes ? arguments.prefix_cache << 20 : 0);
   run_all(generator, prompts, settings, texts, streams ? say : std::function<void(const std::string&)>());
   const double seconds = std::max(watch.seconds(), 1e-9);
   if (streams) say(texts[0].continuation.rest() + "\n");
@@ -148,6 +163,11 @@ ExitCode run(const SampleArguments& arguments) {
     if (arguments.json) print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model);
   }
   say_what_was_not_read(generator.prefixes(), arguments);
+  if (settings.records_routes) {
+    std::vector<generate::RoutedSequence> sequences;
+    for (const Text& text : texts) sequences.push_back(text.generation.routed);
+    write_routes_of(model, sequences, arguments.routes);
+  }
   return ExitCode::kDone;
 }
 
@@ -159,7 +179,8 @@ void add_sample(Command& program) {
       program.add("sample", "continue a text with a trained model",
                   {{"the newest checkpoint of a run", "sample runs/first-run --prompt \"import torch\" --tokens 100"},
                    {"the likeliest continuation", "sample runs/first-run --prompt \"def \" --temperature 0"},
-                   {"sixteen texts at once, for a program", "sample runs/first-run --prompt \"class \" --count 16 --seed 7 --json"}});
+                   {"sixteen texts at once, for a program", "sample runs/first-run --prompt \"class \" --count 16 --seed 7 --json"},
+                   {"and the experts that wrote them", "sample runs/experts --prompt \"class \" --count 16 --routes routes.safetensors"}});
   sample.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
   sample.option("--prompt", arguments->prompt, "the text to continue").may_be_empty();
   sample.option("--prompts", arguments->prompts,
@@ -171,6 +192,9 @@ void add_sample(Command& program) {
       .at_least(0)
       .at_most(1 << 24)
       .default_shown();
+  sample.option("--routes", arguments->routes,
+                "of a model with experts: write which of them every token was sent to, for `score --replay-routes`: safetensors file "
+                "(docs/formats/routes.md)");
   sample.option("--tokens", arguments->settings.tokens, "at most this many new tokens").at_least(0).default_shown();
   sample.option("--count", arguments->settings.count, "texts, written side by side; each as it would be alone").at_least(1).default_shown();
   sample.option("--min-tokens", arguments->settings.min_tokens, "the document does not end before this many").at_least(0).default_shown();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "base/error.h"
@@ -67,7 +68,7 @@ std::string_view name_of(Finish finish) {
   LONGHAUL_ASSERT(false, "finish {}", static_cast<int>(finish));
 }
 
-Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state) {
+Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state, RouteRecorder* recorder) {
   const at::NoGradGuard no_gradient;
   std::vector<int64_t> ids, lengths, firsts, last;
   model::DecoderRows rows{state, {}};
@@ -82,7 +83,9 @@ Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuati
   model::LocalOps ops;
   model::Context context(ops, decoder.precision());
   context.training = false;
+  if (recorder != nullptr) context.recorded_routes = std::make_shared<model::Routes>();
   const Tensor hidden_td = decoder.hidden(context, to_tensor(ids, decoder.device()), layout::make_packed(lengths, firsts), &rows);
+  if (recorder != nullptr) recorder->read(continuations, *context.recorded_routes);
   return decoder.logits(last.size() == ids.size() ? hidden_td : hidden_td.index_select(0, to_tensor(last, decoder.device())));
 }
 
@@ -93,15 +96,15 @@ Tensor read_logits(const Tensor& logits) { return logits.to(at::kFloat).cpu().co
 // The sequences of a call that have not ended.
 class Batch {
  public:
-  Batch(model::Decoder& decoder, const GenerateSettings& settings, model::DecoderState& state)
-      : decoder_(decoder), settings_(settings), state_(state) {}
+  Batch(model::Decoder& decoder, const GenerateSettings& settings, model::DecoderState& state, RouteRecorder* recorder)
+      : decoder_(decoder), settings_(settings), state_(state), recorder_(recorder) {}
 
   // As many sequences of each prompt as are wanted; logits_pv: after each.
   void begin(std::span<const int64_t> rows, const Tensor& logits_pv) {
     logits_ = logits_pv;
     for (int64_t p = 0; p < static_cast<int64_t>(rows.size()); ++p) {
       const int64_t row = rows[static_cast<size_t>(p)];
-      for (int64_t i = 0; i < settings_.count; ++i) live_.push_back({p * settings_.count + i, i == 0 ? row : state_.fork(row), p});
+      for (int64_t i = 0; i < settings_.count; ++i) live_.push_back({p * settings_.count + i, i == 0 ? row : fork(row), p});
     }
   }
 
@@ -118,6 +121,7 @@ class Batch {
       const std::optional<Finish> finish = take(sequence, drawn[i], generation, on_token);
       if (finish) {
         generation.finish = *finish;
+        if (recorder_ != nullptr) generation.routed = recorder_->take(sequence.row);
         state_.drop(sequence.row);
         continue;
       }
@@ -126,7 +130,7 @@ class Batch {
       going_on.push_back(sequence);
     }
     live_ = std::move(going_on);
-    if (!live_.empty()) logits_ = read_logits(advance(decoder_, next, state_));
+    if (!live_.empty()) logits_ = read_logits(advance(decoder_, next, state_, recorder_));
   }
 
  private:
@@ -134,6 +138,12 @@ class Batch {
     int64_t index, row;
     int64_t logits;  // its row of logits_
   };
+
+  int64_t fork(int64_t row) {
+    const int64_t fresh = state_.fork(row);
+    if (recorder_ != nullptr) recorder_->fork(row, fresh);
+    return fresh;
+  }
 
   std::vector<int64_t> draw(const std::vector<Generation>& generations) {
     const int64_t vocabulary = logits_.size(1);
@@ -170,6 +180,7 @@ class Batch {
   model::Decoder& decoder_;
   const GenerateSettings& settings_;
   model::DecoderState& state_;
+  RouteRecorder* recorder_;  // or null
   std::vector<Sequence> live_;
   Tensor logits_;  // fp32 [rows, vocabulary]
 };
@@ -182,7 +193,7 @@ Generator::Generator(model::Decoder& decoder, int64_t prefix_bytes)
 // Begins a row for each prompt and reads it: the logits after its last token, [prompts, vocabulary]. Prompts that may share beginnings are read
 // one after another, and stop where a beginning may be kept.
 Tensor Generator::read(const std::vector<std::vector<int64_t>>& prompts, std::vector<int64_t>& rows, std::vector<Generation>& generations,
-                       int64_t count) {
+                       int64_t count, RouteRecorder* recorder) {
   std::vector<Tensor> logits(prompts.size());
   const auto read_part = [&](std::span<const size_t> which, int64_t most) {
     std::vector<Continuation> parts;
@@ -191,7 +202,7 @@ Tensor Generator::read(const std::vector<std::vector<int64_t>>& prompts, std::ve
       const int64_t tokens = unread < most + PrefixCache::kLeast ? unread : most;
       parts.push_back({rows[p], {prompts[p].begin() + first, prompts[p].begin() + first + tokens}});
     }
-    const Tensor of_parts = advance(decoder_, parts, state_);
+    const Tensor of_parts = advance(decoder_, parts, state_, recorder);
     for (size_t i = 0; i < which.size(); ++i) logits[which[i]] = of_parts[static_cast<int64_t>(i)];
   };
   const auto left = [&](size_t p) { return static_cast<int64_t>(prompts[p].size()) - state_.tokens(rows[p]); };
@@ -235,9 +246,12 @@ std::vector<Generation> Generator::run(std::span<const std::vector<int64_t>> pro
     generations.insert(generations.end(), static_cast<size_t>(settings.count), {.prefill_tokens = tokens});
   }
   if (settings.tokens == 0 || generations.empty()) return generations;
+  LONGHAUL_ASSERT(!settings.records_routes || !prefixes_.keeps(), "nobody knows where beginnings that are not read again went");
+  RouteRecorder routes;
+  RouteRecorder* const recorder = settings.records_routes ? &routes : nullptr;
   std::vector<int64_t> rows;
-  const Tensor logits_pv = read_logits(read(beginnings, rows, generations, settings.count));
-  Batch batch(decoder_, settings, state_);
+  const Tensor logits_pv = read_logits(read(beginnings, rows, generations, settings.count, recorder));
+  Batch batch(decoder_, settings, state_, recorder);
   for (batch.begin(rows, logits_pv); !batch.empty();) batch.step(generations, on_token);
   return generations;
 }

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "generate/prefix_cache.h"
+#include "generate/route_recorder.h"
+#include "generate/routes_file.h"
 #include "generate/sampler.h"
 #include "model/decoder.h"
 
@@ -23,10 +25,11 @@ struct GenerateSettings {
   double temperature = 0.8;
   int64_t top_k = 0;
   double top_p = 0.95;
-  uint64_t seed = 0;       // sequence i of a call draws with seed + i
-  int64_t count = 1;       // sequences for each prompt, which is read once
-  int64_t vocabulary = 0;  // ids below this are drawn: a model may have more rows than its tokenizer has tokens. 0: all of the model's
-  int64_t stop_id = -1;    // the end-of-document separator: put before the prompt; drawing it ends the text. −1: none
+  uint64_t seed = 0;            // sequence i of a call draws with seed + i
+  int64_t count = 1;            // sequences for each prompt, which is read once
+  int64_t vocabulary = 0;       // ids below this are drawn: a model may have more rows than its tokenizer has tokens. 0: all of the model's
+  bool records_routes = false;  // which experts every token is sent to, for Generation::routed; takes a generator that keeps no beginnings
+  int64_t stop_id = -1;         // the end-of-document separator: put before the prompt; drawing it ends the text. −1: none
   SamplerSettings sampler(uint64_t sequence) const { return {temperature, top_k, top_p, seed + sequence}; }
 };
 
@@ -38,6 +41,7 @@ struct Generation {
   Finish finish = Finish::kTokens;  // why it ended
   int64_t prefill_tokens = 0;       // prompt and separator
   int64_t continued_tokens = 0;     // of them those that an earlier prompt had read
+  RoutedSequence routed;            // of separator, prompt and new tokens, all but the last one drawn: that was never read
 };
 
 // A decoder and the sequences that it writes; several calls share what is kept of their prompts, within `prefix_bytes` (prefix_cache.h). Without
@@ -58,7 +62,7 @@ class Generator {
 
  private:
   Tensor read(const std::vector<std::vector<int64_t>>& prompts, std::vector<int64_t>& rows, std::vector<Generation>& generations,
-              int64_t count);
+              int64_t count, RouteRecorder* recorder);
 
   model::Decoder& decoder_;
   model::DecoderState state_;
@@ -78,7 +82,8 @@ struct Continuation {
   int64_t row = 0;
   std::vector<int64_t> ids;  // at least one
 };
-// One pass: the decoder's logits for the token after each of these, [continuations, vocabulary]; advances the state.
-Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state);
+// One pass: the decoder's logits for the token after each of these, [continuations, vocabulary]; advances the state. `recorder`, if any, learns the routes.
+Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state,
+               RouteRecorder* recorder = nullptr);
 
 }  // namespace longhaul::generate

@@ -27,6 +27,7 @@ Context Context::again() const {
   Context context = *this;
   context.auxiliary_losses.clear();
   context.statistics.clear();
+  context.recorded_routes = nullptr;
   context.inspect = nullptr;
   return context;
 }

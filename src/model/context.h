@@ -15,6 +15,7 @@
 
 #include "model/parallel_ops.h"
 #include "model/rotary.h"
+#include "model/routes.h"
 #include "recipe/mixers/experts.h"
 #include "tensor/tensor.h"
 
@@ -64,6 +65,10 @@ struct Context {
     std::map<std::pair<int64_t, recipe::BalanceOf>, std::map<std::string, Judged>> of_routers;
   };
   std::shared_ptr<ChoicesSoFar> choices_so_far = std::make_shared<ChoicesSoFar>();
+
+  // Which experts the routers send the tokens of this pass to (model/routes.h): taken down in `recorded_routes`, given by `replayed_routes`, when set.
+  std::shared_ptr<Routes> recorded_routes;
+  std::shared_ptr<const Routes> replayed_routes;
 
   // When set, called with (block name, output): how the numeric guard finds the first bad layer.
   std::function<void(const std::string&, const Tensor&)> inspect;

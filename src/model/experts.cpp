@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "kernels/linear/feed_forward.h"
 #include "model/expert_capacity.h"
-#include "model/router_even.h"
+#include "model/router_forced.h"
 #include "model/router_jitter.h"
 #include "model/router_quantile.h"
 #include "model/router_sinkhorn.h"
@@ -64,10 +65,26 @@ kernels::Routing Experts::routing_of(Context& context, const Tensor& hidden, con
       return logits.to(at::kDouble).add(bias);
     };
   }
+  if (context.training && options_.choice == recipe::RouterChoice::kBiased) {
+    how.judged = [&](const Tensor& logits) {
+      const RandomStream numbers(context.seed, fmt::format("router_choice/{}/{}", name(), context.step));
+      const RandomStream biases(context.seed, fmt::format("router_choice_biases/{}", name()));  // the same in every step
+      return judged_with_biases(logits, numbers, biases, options_.choice_std, view, context.first_sequence(view));
+    };
+  }
+  if (context.replayed_routes != nullptr) how.choice_tk = replayed(*context.replayed_routes);
   const bool jitters = context.training && options_.jitter > 0;
   const auto stream = [&] { return RandomStream(context.seed, fmt::format("router_jitter/{}/{}", name(), context.step)); };
   const Tensor input = jitters ? jittered(hidden, options_.jitter, stream(), view, context.first_sequence(view)) : hidden;
-  return kernels::route(input, router_->value, per_token_, router_->sink(), sequence_offsets, how);
+  kernels::Routing routing = kernels::route(input, router_->value, per_token_, router_->sink(), sequence_offsets, how);
+  if (context.recorded_routes != nullptr) (*context.recorded_routes)[name()] = routing.choice_tk;
+  return routing;
+}
+
+Tensor Experts::replayed(const Routes& routes) const {
+  const auto found = routes.find(name());
+  LONGHAUL_ASSERT(found != routes.end(), "the routes that are replayed have none of {}", name());
+  return found->second;
 }
 
 ExpertChoices Experts::choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const {

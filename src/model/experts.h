@@ -17,7 +17,7 @@
 // batch at once; so far: what train.micro_batch · replicas sequences are seen together counts, tp, cp, ep, etp and stages do not.
 //
 // In training the router's input may be jittered (router_jitter.h), and the choice balanced by Sinkhorn's iteration (router_sinkhorn.h). It may go by thresholds
-// that follow the tokens (router_quantile.h).
+// that follow the tokens (router_quantile.h), or be forced, for benchmarks (router_forced.h). What was chosen may be recorded, and replayed (routes.h).
 #pragma once
 
 #include <memory>
@@ -39,6 +39,7 @@ class Experts final : public ChannelMixer {
 
  private:
   kernels::Routing routing_of(Context& context, const Tensor& hidden_td, const layout::SequenceView& view) const;
+  Tensor replayed(const Routes& routes) const;
   ExpertChoices choices_of(Context& context, const kernels::Routing& routing, const layout::SequenceView& view) const;
   Tensor of_shared(Context& context, BlockInput& input, const layout::SequenceView& view) const;
   Tensor with_losses(Context& context, const Tensor& output_td, const kernels::Routing& routing) const;

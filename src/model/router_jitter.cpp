@@ -15,21 +15,6 @@ namespace {
 constexpr int64_t kNumbersOfBlock = 4;  // 32 bits of each
 constexpr int kSequenceBits = 40;
 
-// Of each own token the first block of its numbers in the stream.
-std::vector<uint64_t> first_blocks(const layout::SequenceView& view, int64_t hidden, int64_t first_sequence) {
-  const std::vector<int64_t>& offsets = view.layout.row_offsets;
-  const int64_t blocks = (hidden + kNumbersOfBlock - 1) / kNumbersOfBlock;
-  std::vector<uint64_t> first;
-  for (int64_t i = view.own.begin; i < view.own.end(); ++i) {
-    const int64_t token = view.token_index[static_cast<size_t>(i)];
-    const auto next = offsets.size() < 2 ? offsets.begin() : std::upper_bound(offsets.begin(), offsets.end(), token);
-    const int64_t sequence = offsets.size() < 2 ? 0 : next - offsets.begin() - 1;
-    const int64_t in_sequence = token - (offsets.size() < 2 ? 0 : *(next - 1));
-    first.push_back((static_cast<uint64_t>(first_sequence + sequence) << kSequenceBits) + static_cast<uint64_t>(in_sequence * blocks));
-  }
-  return first;
-}
-
 // [tokens, hidden], of the type and on the device of `like`.
 Tensor factors_of(const Tensor& like, double jitter, const RandomStream& stream, const std::vector<uint64_t>& first_block) {
   const int64_t tokens = like.size(0), hidden = like.size(1);
@@ -49,9 +34,23 @@ Tensor factors_of(const Tensor& like, double jitter, const RandomStream& stream,
 
 }  // namespace
 
+std::vector<uint64_t> first_blocks_of_tokens(const layout::SequenceView& view, int64_t blocks, int64_t first_sequence) {
+  const std::vector<int64_t>& offsets = view.layout.row_offsets;
+  std::vector<uint64_t> first;
+  for (int64_t i = view.own.begin; i < view.own.end(); ++i) {
+    const int64_t token = view.token_index[static_cast<size_t>(i)];
+    const auto next = offsets.size() < 2 ? offsets.begin() : std::upper_bound(offsets.begin(), offsets.end(), token);
+    const int64_t sequence = offsets.size() < 2 ? 0 : next - offsets.begin() - 1;
+    const int64_t in_sequence = token - (offsets.size() < 2 ? 0 : *(next - 1));
+    first.push_back((static_cast<uint64_t>(first_sequence + sequence) << kSequenceBits) + static_cast<uint64_t>(in_sequence * blocks));
+  }
+  return first;
+}
+
 Tensor jittered(const Tensor& hidden, double jitter, const RandomStream& stream, const layout::SequenceView& view, int64_t first_sequence) {
   const ScalarType wide = kernels::wide_type(hidden);
-  const auto first = std::make_shared<const std::vector<uint64_t>>(first_blocks(view, hidden.size(1), first_sequence));
+  const int64_t blocks = (hidden.size(1) + kNumbersOfBlock - 1) / kNumbersOfBlock;
+  const auto first = std::make_shared<const std::vector<uint64_t>>(first_blocks_of_tokens(view, blocks, first_sequence));
   return kernels::differentiable("router_jitter", {hidden}, [&]() -> kernels::Recorded {
     const auto make = [wide, jitter, stream, first](const std::vector<Tensor>& from) {
       const Tensor x = from[0].to(wide);

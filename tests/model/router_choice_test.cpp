@@ -1,11 +1,12 @@
 // Choices of a router by other than scores: balanced by Sinkhorn's iteration, by thresholds that follow quantiles, and even ones for benchmarks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "kernels/experts/sinkhorn.h"
-#include "model/router_even.h"
+#include "model/router_forced.h"
 #include "model/router_quantile.h"
 #include "model/router_sinkhorn.h"
 #include "router_of_one_layer.h"
@@ -136,6 +137,89 @@ TEST(EvenChoices, WhateverTheScores) {
   EXPECT_TRUE(judged_at_random(many.narrow(0, 0, 1000), stream, layout::make_single(1000), 2).equal(random.narrow(0, 2000, 1000)))
       << "of the sequence, wherever it stands";
   EXPECT_FALSE(judged_at_random(many, next, layout::make_batch(4, 1000), 0).equal(random));
+}
+
+// How often each expert is the best of normal numbers with these biases: ∫ φ(x − b_e) Π_{j≠e} Φ(x − b_j) dx.
+std::vector<double> shares_by_integral(const std::vector<double>& bias) {
+  std::vector<double> shares(bias.size(), 0);
+  constexpr double kStep = 1e-3;
+  for (double x = -12; x < 12; x += kStep) {
+    for (size_t e = 0; e < bias.size(); ++e) {
+      double density = std::exp(-0.5 * (x - bias[e]) * (x - bias[e])) / std::sqrt(2 * M_PI);
+      for (size_t j = 0; j < bias.size(); ++j) density *= j == e ? 1 : 0.5 * std::erfc((bias[j] - x) / std::sqrt(2.0));
+      shares[e] += density * kStep;
+    }
+  }
+  return shares;
+}
+
+// Loads are as uneven as the biases say, in every step and sequence; each sequence has its numbers, wherever it stands.
+TEST(BiasedChoices, LoadsFollowTheBiases) {
+  constexpr int64_t kExperts = 4, kSequence = 2000;
+  constexpr double kStd = 0.8;
+  const Tensor logits = random_tensor({4 * kSequence, kExperts}, 3).mul(100);  // whatever they are
+  const RandomStream biases(5, "router_choice_biases/x");
+  std::vector<double> bias;
+  for (uint64_t e = 0; e < kExperts; ++e) bias.push_back(kStd * biases.normal(e));
+  const std::vector<double> expected = shares_by_integral(bias);
+  EXPECT_GT(*std::ranges::max_element(expected) / *std::ranges::min_element(expected), 2) << expected[0] << " … uneven";
+  for (const int64_t step : {1, 2}) {
+    const RandomStream stream(5, "router_choice/x/" + std::to_string(step));
+    const Tensor judged = judged_with_biases(logits, stream, biases, kStd, layout::make_batch(4, kSequence), 0);
+    const Tensor share = at::bincount(judged.argmax(1), {}, kExperts).to(at::kDouble) / (4 * kSequence);
+    for (int64_t e = 0; e < kExperts; ++e) {
+      const double p = expected[static_cast<size_t>(e)];
+      EXPECT_NEAR(share[e].item<double>(), p, 5 * std::sqrt(p * (1 - p) / (4 * kSequence))) << e << " step " << step;
+    }
+    EXPECT_TRUE(judged_with_biases(logits.narrow(0, 0, kSequence), stream, biases, kStd, layout::make_single(kSequence), 2)
+                    .equal(judged.narrow(0, 2 * kSequence, kSequence)));
+    const Tensor noise = judged.sub(at::tensor(bias, at::kDouble)),
+                 even = judged_with_biases(logits, stream, biases, 0, layout::make_batch(4, kSequence), 0);
+    EXPECT_LT(noise.sub(even).abs().max().item<double>(), 1e-14) << "without a spread they are the numbers alone";
+    EXPECT_NEAR(even.std().item<double>(), 1, 0.02);
+  }
+  const at::TensorOptions meta(at::kMeta);
+  EXPECT_EQ(judged_with_biases(at::empty({5, 3}, meta), biases, biases, 1, layout::make_single(5), 0).sizes(), at::IntArrayRef({5, 3}));
+}
+
+// In training alone, the same expert ahead in every step; another layer has other biases. Weights are the scores'.
+TEST(RouterOfExperts, ChoosesWithBiasesInTraining) {
+  recipe::ModelConfig config = router_config();
+  config.router.choice = recipe::RouterChoice::kBiased;
+  config.router.choice_std = 1.5;
+  RouterOfOneLayer layer(config);
+  constexpr int64_t kTokens = 400;
+  const Tensor x = random_tensor({kTokens, config.hidden}, 4);
+  const layout::SequenceLayout layout = layout::make_single(kTokens);
+  const at::NoGradGuard guard;
+  const auto recorded = [&](int64_t step) {
+    layer.context.step = step;
+    layer.context.recorded_routes = std::make_shared<Routes>();
+    layer.experts.forward(layer.context, x, layout);
+    return layer.context.recorded_routes->at("layers.0.experts");
+  };
+  const Tensor one = recorded(4), two = recorded(5);
+  EXPECT_FALSE(one.equal(two));
+  EXPECT_TRUE(one.equal(recorded(4)));
+  const auto loads = [&](const Tensor& choice) { return at::bincount(choice.reshape({-1}), {}, config.experts); };
+  std::vector<double> bias;
+  for (uint64_t e = 0; e < 4; ++e) bias.push_back(RandomStream(layer.context.seed, "router_choice_biases/layers.0.experts").normal(e));
+  const int64_t ahead = std::ranges::max_element(bias) - bias.begin(), behind = std::ranges::min_element(bias) - bias.begin();
+  for (const Tensor& choice : {one, two}) {
+    EXPECT_EQ(loads(choice).argmax().item<int64_t>(), ahead);
+    EXPECT_EQ(loads(choice).argmin().item<int64_t>(), behind);
+  }
+  // The output is that of the same experts replayed: weights do not know of the biases.
+  layer.context.step = 4;
+  const Tensor output = layer.experts.forward(layer.context, x, layout);
+  layer.context.training = false;
+  const Tensor p = at::mm(x, layer.matrix("router").t()).softmax(1);
+  EXPECT_TRUE(recorded(4).equal(std::get<1>(p.topk(2)))) << "in evaluation by the scores";
+  for (int64_t t = 0; t < kTokens; t += 37) {
+    const auto a = one[t][0].item<int64_t>(), b = one[t][1].item<int64_t>();
+    const Tensor expected = (p[t][a] * layer.expert(x[t], a) + p[t][b] * layer.expert(x[t], b)) / (p[t][a] + p[t][b]);
+    EXPECT_LT(relative_error(output[t], expected), 1e-12);
+  }
 }
 
 TEST(RouterOfExperts, ChoosesInTurnInTraining) {

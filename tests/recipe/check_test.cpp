@@ -138,6 +138,9 @@ TEST(RecipeCheck, RefusesASecondBalanceBesideSinkhorn) {
               HasSubstr("without bias"));
   EXPECT_NO_THROW(
       load_defaults({"model.experts=4", "model.router_choice=quantile", "model.auxiliary_loss=0", "model.router_quantile_memory=0"}));
+  EXPECT_THAT(reason({"model.experts=4", "model.router_choice=biased", "model.router_bias_rate=0.001"}),
+              HasSubstr("biased makes the choices by itself, and model.router_bias_rate = 0.001 would have no part in them"));
+  EXPECT_NO_THROW(load_defaults({"model.experts=4", "model.router_choice=biased", "model.router_choice_std=0"}));
   const auto expected = [](const std::string& word) { return error_of([&] { load_defaults({word}); }).expected; };
   EXPECT_THAT(expected("model.router_jitter=1"), HasSubstr("0.99"));
   EXPECT_THAT(expected("model.router_jitter=-0.1"), HasSubstr("0 to 0.99"));

@@ -338,6 +338,7 @@ const std::vector<Row>& rows() {
       {"model.router_bias_rate", "0.5", [](const Recipe& r) { return r.model.router.bias_rate == 0.5; }, "", ""},
       {"model.router_jitter", "0.01", [](const Recipe& r) { return r.model.router.jitter == 0.01; }, "", ""},
       {"model.router_choice", "\"sinkhorn\"", [](const Recipe& r) { return r.model.router.choice == RouterChoice::kSinkhorn; }, "", ""},
+      {"model.router_choice_std", "2.5", [](const Recipe& r) { return r.model.router.choice_std == 2.5; }, "", ""},
       {"model.router_quantile_memory", "0.5", [](const Recipe& r) { return r.model.router.quantile_memory == 0.5; }, "", ""},
       {"model.auxiliary_loss_of", "\"batch\"", [](const Recipe& r) { return r.model.router.balance_of == BalanceOf::kBatch; }, "", ""},
       {"model.auxiliary_loss_form", "\"gshard\"", [](const Recipe& r) { return r.model.router.balance_form == BalanceForm::kGshard; }, "", ""},

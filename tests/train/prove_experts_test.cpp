@@ -145,13 +145,13 @@ TEST(ProveExperts, BalanceOfAllRoutersTogether) {
   }
 }
 
-// Two balance losses at once, other scores, and choices that are even whatever the scores.
+// Two balance losses at once, other scores, and choices that are forced whatever the scores.
 TEST(ProveExperts, ForcedChoicesAndTwoLosses) {
   recipe::ModelConfig config = hybrid();
   config.auxiliary_loss = 1;
   config.router = {.score = recipe::RouterScore::kSqrtSoftplus, .balance_of = recipe::BalanceOf::kBatch, .sequence_loss = 2};
   expect_proved(config, {{.ranks = 4, .cp = 2}, {.ranks = 4, .tp = 2, .ep = 4}, {.ranks = 4, .pp = 2}});
-  for (const auto choice : {recipe::RouterChoice::kRandom, recipe::RouterChoice::kRoundRobin}) {
+  for (const auto choice : {recipe::RouterChoice::kRandom, recipe::RouterChoice::kRoundRobin, recipe::RouterChoice::kBiased}) {
     config.router = {.choice = choice};
     expect_proved(config, {{.ranks = 2}, {.tp = 2, .cp = 2, .ep = 4}, {.pp = 2}});
   }

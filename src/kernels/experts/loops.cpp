@@ -66,8 +66,7 @@ RealOf<In> softmax_row(RealOf<In>* row, int64_t experts) {
 
 // The k most probable experts, best first, the lower number first where two are equal.
 template <class Real>
-void choose(const Real* probability, int64_t experts, int64_t k, Real* weight, int64_t* choice) {
-  Real sum = 0;
+void choose(const Real* probability, int64_t experts, int64_t k, int64_t* choice) {
   for (int64_t i = 0; i < k; ++i) {
     int64_t best = -1;
     for (int64_t e = 0; e < experts; ++e) {
@@ -75,10 +74,24 @@ void choose(const Real* probability, int64_t experts, int64_t k, Real* weight, i
       if (best < 0 || probability[e] > probability[best]) best = e;
     }
     choice[i] = best;
-    weight[i] = probability[best];
-    sum += weight[i];
   }
+}
+
+// Shares in the sum of these k; their order is that of the sum.
+template <class Real>
+void weigh(const Real* probability, int64_t k, const int64_t* choice, Real* weight) {
+  Real sum = 0;
+  for (int64_t i = 0; i < k; ++i) sum += weight[i] = probability[choice[i]];
   for (int64_t i = 0; i < k; ++i) weight[i] /= sum;
+}
+
+// Of the logits of given experts, in their place: the same but for rounding.
+template <class Real>
+void weigh_by_logits(int64_t k, Real* logits) {
+  const Real largest = *std::max_element(logits, logits + k);
+  Real sum = 0;
+  for (int64_t i = 0; i < k; ++i) sum += logits[i] = std::exp(logits[i] - largest);
+  for (int64_t i = 0; i < k; ++i) logits[i] /= sum;
 }
 
 template <class In>
@@ -91,10 +104,18 @@ void route(const RouteForward& p, int64_t begin, int64_t end, void* sums_any) {
     const std::array<int64_t, kTokens> tokens = {t, std::min(t + 1, end - 1), std::min(t + 2, end - 1), std::min(t + 3, end - 1)};
     for (int64_t e = 0; e < p.experts; e += kExperts) logits_of_tile<In>(p, tokens, {e, std::min(e + 1, p.experts - 1)});
     for (int64_t i = t; i < std::min(t + kTokens, end); ++i) {
-      Real* row = probability + i * p.experts;
+      Real *row = probability + i * p.experts, *weight = static_cast<Real*>(p.weight_tk) + i * p.k;
+      int64_t* choice = p.choice_tk + i * p.k;
+      if (p.given) std::transform(choice, choice + p.k, weight, [&](int64_t e) { return row[e]; });
       const Real log_sum = softmax_row<In>(row, p.experts);
       static_cast<Real*>(p.log_sum_t)[i] = log_sum;
-      choose(row, p.experts, p.k, static_cast<Real*>(p.weight_tk) + i * p.k, p.choice_tk + i * p.k);
+      if (!p.given) choose(row, p.experts, p.k, choice);
+      constexpr Real kLeast = sizeof(Real) == sizeof(float) ? static_cast<Real>(kVanishing) : static_cast<Real>(kVanishingWide);
+      const bool lost = p.given && std::all_of(choice, choice + p.k, [&](int64_t e) { return row[e] < kLeast; });
+      if (lost)
+        weigh_by_logits(p.k, weight);
+      else
+        weigh(row, p.k, choice, weight);
       for (int64_t e = 0; e < p.experts; ++e) sums[e] += row[e];
       sums[p.experts] += log_sum * log_sum;
     }

@@ -8,12 +8,18 @@
 
 namespace longhaul::kernels {
 
+// Where even the largest probability of given experts is less than this, their shares are made of their logits: exponentials end at e⁻⁸⁷, in fp64 at e⁻⁷⁰⁰
+// (vector-inl.h), and what is lost there must not count.
+inline constexpr float kVanishing = 1e-30F;
+inline constexpr double kVanishingWide = 1e-285;
+
 struct RouteForward {
   Storage storage;
   int64_t hidden, experts, k;
   const void *x_td, *router_ed;
   void *probability_te, *log_sum_t, *weight_tk;
   int64_t* choice_tk;
+  bool given;  // choice_tk says which experts; else they are chosen
 };
 // Tokens [begin, end). sums [experts + 1]: Σ_t p_te, then Σ_t (log Σ_e exp logit)².
 void route_rows(const RouteForward& problem, int64_t begin, int64_t end, void* sums);

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "base/parallel.h"
 #include "kernels/by_device.h"
@@ -12,201 +10,12 @@
 #include "kernels/documents.h"
 #include "kernels/experts/cuda_call.h"
 #include "kernels/experts/loops.h"
-#include "kernels/vector/row_blocks.h"
 #include "kernels/vector/tensors.h"
-#include "tensor/device.h"
 
 namespace longhaul::kernels {
 namespace {
 
 constexpr int64_t kGrain = 16;  // tokens
-constexpr int64_t kColumnGrain = 64;
-
-// Where the tokens of each sequence lie.
-struct Sequences {
-  std::vector<int64_t> offsets;
-
-  int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }
-  int64_t begin(int64_t sequence) const { return offsets[static_cast<size_t>(sequence)]; }
-  int64_t length(int64_t sequence) const { return begin(sequence + 1) - begin(sequence); }
-  // int64 [tokens]: the sequence that each token belongs to.
-  Tensor of_tokens() const {
-    const Tensor numbers = at::empty({offsets.back()}, at::kLong);
-    auto* number = numbers.mutable_data_ptr<int64_t>();
-    for (int64_t s = 0; s < count(); ++s) std::fill(number + begin(s), number + begin(s + 1), s);
-    return numbers;
-  }
-  // Σ of the rows of each: [tokens, …] → [sequences, …].
-  Tensor sum(const Tensor& rows) const {
-    std::vector<Tensor> sums;
-    for (int64_t s = 0; s < count(); ++s) sums.push_back(rows.narrow(0, begin(s), length(s)).sum(0));
-    return at::stack(sums);
-  }
-  // Whole numbers, so the order in which a device adds them up does not matter.
-  Tensor choices_per_expert(const Tensor& choice, int64_t experts) const {
-    const Tensor cell = count() == 1 ? choice : choice.add(to_device(of_tokens(), choice.device()).unsqueeze(1), experts);
-    const Tensor counts = at::zeros({count() * experts}, choice.options());
-    return counts.scatter_add_(0, cell.reshape({-1}), at::ones({choice.numel()}, choice.options())).view({count(), experts});
-  }
-};
-
-// All but the choice and its weights.
-Routing with_statistics(const Tensor& weight, const Tensor& choice, const Tensor& logits, const Tensor& probability,
-                        const Sequences& sequences) {
-  return {weight, choice, sequences.sum(probability), sequences.choices_per_expert(choice, logits.size(1)),
-          logits.logsumexp(1).square().sum()};
-}
-
-Routing route_gpu(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences) {
-  const Tensor logits = at::mm(hidden.to(at::kFloat), router.t());
-  // The choice and its weights from logits; the rest is LibTorch's.
-  const std::vector<Tensor> chosen = differentiable("route", {logits}, [&]() -> Recorded {
-    const auto [weight, choice] = cuda_calls<ExpertsCuda>().route(logits, k);
-    return {.results = {weight, choice},
-            .saved = {choice, weight},
-            .backward =
-                [experts = logits.size(1)](const BackwardCall& call) {
-                  return std::vector<Tensor>{
-                      cuda_calls<ExpertsCuda>().route_backward(call.saved[0], call.saved[1], call.gradients[0].contiguous(), experts)};
-                },
-            .not_recorded = {1}};
-  });
-  return with_statistics(chosen[0], chosen[1], logits, logits.softmax(1), sequences);
-}
-
-// −∞ for experts outside the best groups.
-Tensor within_groups(const Tensor& judged, int64_t k, const RouterOptions& options) {
-  const int64_t tokens = judged.size(0), groups = options.groups, size = judged.size(1) / groups;
-  const Tensor by_group = judged.view({tokens, groups, size});
-  const Tensor best = std::get<0>(by_group.sort(/*stable=*/true, 2, /*descending=*/true)).narrow(2, 0, k / options.groups_per_token).sum(2);
-  const Tensor chosen = std::get<1>(best.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, options.groups_per_token);
-  const Tensor outside = at::ones({tokens, groups}, judged.options().dtype(at::kBool)).scatter_(1, chosen, false);
-  return by_group.masked_fill(outside.unsqueeze(2), -std::numeric_limits<double>::infinity()).view({tokens, groups * size});
-}
-
-Routing route_aten(const Tensor& hidden, const Tensor& router, int64_t k, const Sequences& sequences, const RouterOptions& options = {}) {
-  // Summed in fp64: a token's logits do not depend on how many others are beside it, as those of LibTorch's fp32 products do.
-  const Tensor logits = at::mm(hidden.to(at::kDouble), router.t().to(at::kDouble)).to(router.scalar_type());
-  const bool softmax = options.score == RouterOptions::Score::kSoftmax;
-  const bool sigmoid = options.score == RouterOptions::Score::kSigmoid;
-  // By way of fp64 for the same reason: LibTorch's fp32 exponentials in vectors and behind the last whole one differ in their last bit.
-  const Tensor wide = softmax ? logits : logits.to(at::kDouble);
-  const Tensor score = softmax ? logits.softmax(1) : (sigmoid ? wide.sigmoid() : at::softplus(wide).sqrt()).to(logits.scalar_type());
-  Tensor judged = options.bias_e.defined() ? score.detach().add(options.bias_e) : score.detach();
-  if (options.groups > 1) judged = within_groups(judged, k, options);
-  if (options.judged) judged = options.judged(logits.detach());
-  const Tensor order = std::get<1>(judged.sort(/*stable=*/true, 1, /*descending=*/true));  // topk leaves the order of equals open
-  const Tensor choice = order.narrow(1, 0, k), picked = score.gather(1, choice);
-  const auto shares = [&](const Tensor& x) {
-    const Tensor sum = x.sum(1, /*keepdim=*/true);
-    return x.div(softmax ? sum : sum.add(1e-20));
-  };
-  const Tensor weight = options.normalised ? shares(picked) : picked;
-  return with_statistics(options.scale == 1 ? weight : weight.mul(options.scale), choice, logits, softmax ? score : shares(score),
-                         sequences);
-}
-
-Refusal refuse_route_gpu(const Tensor& hidden, int64_t experts, int64_t k) {
-  const Refusal refusal = refuse_cuda(hidden, false);
-  if (!refusal.empty()) return refusal;
-  return hidden.scalar_type() == at::kDouble ? Refusal("it computes in fp32") : cuda_calls<ExpertsCuda>().refuse_route(experts, k);
-}
-
-// Tokens [begin, end) that one thread sums: no sequence's end lies inside, and a sequence is cut the same way wherever it stands.
-struct Block {
-  int64_t sequence, begin, end;
-};
-
-std::vector<Block> blocks_of(const Sequences& sequences) {
-  std::vector<Block> result;
-  for (int64_t s = 0; s < sequences.count(); ++s) {
-    const RowBlocks blocks = row_blocks(sequences.length(s));
-    for (int64_t b = 0; b < blocks.count; ++b)
-      result.push_back({s, sequences.begin(s) + blocks.begin(b), sequences.begin(s) + blocks.end(b)});
-  }
-  return result;
-}
-
-// [blocks, experts + 1] → [sequences, experts + 1].
-Tensor sums_of_sequences(const Tensor& sums, const std::vector<Block>& blocks, int64_t sequences) {
-  const Tensor result = at::empty({sequences, sums.size(1)}, sums.options());
-  auto first = blocks.begin();
-  for (int64_t s = 0; s < sequences; ++s) {
-    const auto last = std::find_if(first, blocks.end(), [&](const Block& block) { return block.sequence != s; });
-    result[s].copy_(sum_of_blocks(sums.narrow(0, first - blocks.begin(), last - first)));
-    first = last;
-  }
-  return result;
-}
-
-// Of hidden; the router's is added to `sink`.
-Tensor route_gradient(const BackwardCall& call, const GradientSink& sink) {
-  const std::vector<Tensor>& saved = call.saved;
-  const Tensor &x = saved[0], &router = saved[1], &probability = saved[2];
-  const auto contiguous = [](const Tensor& gradient) { return gradient.defined() ? gradient.contiguous() : gradient; };
-  const Tensor d_weight = contiguous(call.gradients[0]), d_sum = contiguous(call.gradients[2]), d_square = contiguous(call.gradients[3]);
-  const Tensor dx = at::empty_like(x), d_logits = at::empty_like(probability);
-  RouteBackward problem{.storage = storage_of(x),
-                        .tokens = x.size(0),
-                        .hidden = x.size(1),
-                        .experts = router.size(0),
-                        .k = saved[4].size(1),
-                        .x_td = pointer_to(x),
-                        .router_ed = pointer_to(router),
-                        .probability_te = pointer_to(probability),
-                        .log_sum_t = pointer_to(saved[3]),
-                        .weight_tk = pointer_to(saved[4]),
-                        .choice_tk = saved[5].const_data_ptr<int64_t>(),
-                        .sequence_t = saved[6].const_data_ptr<int64_t>(),
-                        .d_weight_tk = pointer_to(d_weight),
-                        .d_probability_sum_se = pointer_to(d_sum),
-                        .d_log_sum_square = pointer_to(d_square),
-                        .d_logits_te = writable(d_logits),
-                        .dx_td = writable(dx)};
-  parallel_for(0, x.size(0), kGrain, [&](int64_t begin, int64_t end) { route_backward_rows(problem, begin, end); });
-  // The tensors that `problem` points to stay alive as long as the product waits.
-  sink.add([problem, saved, d_logits](const Tensor& buffer) mutable {
-    problem.d_router_ed = writable(buffer);
-    parallel_for(0, saved[0].size(1), kColumnGrain, [&](int64_t begin, int64_t end) { route_backward_columns(problem, begin, end); });
-  });
-  return dx;
-}
-
-// → {weight, choice, probability sums, log-sum square}
-Recorded record_route(const Tensor& x, const Tensor& router, int64_t k, const GradientSink& sink, const Sequences& sequences) {
-  const int64_t tokens = x.size(0), experts = router.size(0);
-  const Tensor probability = at::empty({tokens, experts}, router.options().requires_grad(false)),
-               log_sum = at::empty({tokens}, probability.options());
-  const Tensor weight = at::empty({tokens, k}, probability.options()), choice = at::empty({tokens, k}, at::kLong);
-  const std::vector<Block> blocks = blocks_of(sequences);
-  const Tensor sums = at::empty({static_cast<int64_t>(blocks.size()), experts + 1}, probability.options());
-  const RouteForward problem{.storage = storage_of(x),
-                             .hidden = x.size(1),
-                             .experts = experts,
-                             .k = k,
-                             .x_td = pointer_to(x),
-                             .router_ed = pointer_to(router),
-                             .probability_te = writable(probability),
-                             .log_sum_t = writable(log_sum),
-                             .weight_tk = writable(weight),
-                             .choice_tk = choice.mutable_data_ptr<int64_t>()};
-  parallel_for(0, sums.size(0), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      const Block& block = blocks[static_cast<size_t>(b)];
-      route_rows(problem, block.begin, block.end, writable_row(sums, b));
-    }
-  });
-  const Tensor totals = sums_of_sequences(sums, blocks, sequences.count());
-  return {.results = {weight, choice, totals.narrow(1, 0, experts).clone(), totals.select(1, experts).sum()},
-          .saved = {x, router, probability, log_sum, weight, choice, sequences.of_tokens()},
-          .backward =
-              [sink](const BackwardCall& call) {
-                return std::vector<Tensor>{route_gradient(call, sink), Tensor()};
-              },
-          .sinks = {sink},
-          .zeros_for_missing = false,
-          .not_recorded = {1}};
-}
 
 // out[t] = Σ_k weight · y[place_tk]; weight: undefined for ones.
 Tensor gather_sum(const Tensor& y, const Tensor& weight, const Tensor& place) {
@@ -265,55 +74,6 @@ void check_rows(const char* op, const char* argument, const Tensor& x, int64_t r
 }
 
 }  // namespace
-
-Routing route(const Tensor& hidden, const Tensor& router, int64_t k, const GradientSink& sink, const Tensor& sequence_offsets,
-              const RouterOptions& options) {
-  check_rows("route", "hidden", hidden, -1);
-  if (router.dim() != 2 || router.size(1) != hidden.size(1) || router.scalar_type() != wide_type(hidden) || !router.is_contiguous() ||
-      router.device() != hidden.device()) {
-    refuse_argument("route", "router", fmt::format("[experts, {}] {}", hidden.size(1), name_of(wide_type(hidden))), shape_text(router));
-  }
-  if (k < 1 || k > router.size(0)) refuse_argument("route", "k", fmt::format("1 to {} experts", router.size(0)), std::to_string(k));
-  const Tensor& to = sink.buffer();
-  if (to.defined() && (to.sizes() != router.sizes() || to.scalar_type() != router.scalar_type() || !to.is_contiguous())) {
-    refuse_argument("route", "router_sink", shape_text(router), shape_text(to));
-  }
-  const int64_t experts = router.size(0);
-  if (options.groups < 1 || experts % options.groups != 0 || options.groups_per_token < 1 || options.groups_per_token > options.groups ||
-      k % options.groups_per_token != 0 || k / options.groups_per_token > experts / options.groups) {
-    refuse_argument("route", "groups", fmt::format("groups of equal size, of which a token's {} experts come in equal parts", k),
-                    fmt::format("{} of {} groups of {} experts", options.groups_per_token, options.groups, experts));
-  }
-  const Tensor& bias = options.bias_e;
-  if (bias.defined() && (bias.sizes() != at::IntArrayRef({experts}) || bias.scalar_type() != router.scalar_type() ||
-                         bias.device() != router.device() || bias.requires_grad())) {
-    refuse_argument("route", "bias", fmt::format("[{}] {}, without a gradient", experts, name_of(router.scalar_type())), shape_text(bias));
-  }
-  if (options.judged && (bias.defined() || options.groups > 1))
-    refuse_argument("route", "judged", "neither a bias nor groups beside it", bias.defined() ? "a bias" : "groups");
-  const Sequences sequences{document_offsets(sequence_offsets, hidden.size(0), "route")};
-  const Refusal not_plain = options.plain() ? Refusal() : "it scores and chooses by softmax, normalised, without bias, scale and groups";
-  const ByDevice choice = choose_by_device("route", hidden, options.plain() ? refuse_route_gpu(hidden, experts, k) : not_plain, not_plain);
-  if (choice == ByDevice::kMeta) {
-    const ScalarType wide = router.scalar_type();
-    const std::vector<Tensor> results =
-        meta_results({hidden}, {{{hidden.size(0), k}, wide}, {{sequences.count(), experts}, wide}, {{}, wide}}, {sink});
-    const auto numbers = hidden.options().dtype(at::kLong).requires_grad(false);
-    if (options.judged) options.judged(at::empty({hidden.size(0), experts}, numbers.dtype(wide)));
-    return {results[0], at::empty({hidden.size(0), k}, numbers), results[1], at::empty({sequences.count(), experts}, numbers), results[2]};
-  }
-  if (choice == ByDevice::kAten || choice == ByDevice::kCuda) {
-    const Tensor leaf = with_gradient_to(router, sink);
-    return choice == ByDevice::kCuda ? route_gpu(hidden, leaf, k, sequences) : route_aten(hidden, leaf, k, sequences, options);
-  }
-  const std::vector<Tensor> results =
-      differentiable("route", {hidden, router}, [&] { return record_route(hidden.contiguous(), router, k, sink, sequences); });
-  return {results[0], results[1], results[2], sequences.choices_per_expert(results[1], experts), results[3]};
-}
-
-Routing route_reference(const Tensor& hidden, const Tensor& router, int64_t k, const Tensor& sequence_offsets) {
-  return route_aten(hidden, router, k, {document_offsets(sequence_offsets, hidden.size(0), "route_reference")});
-}
 
 static ExpertAssignment assign_meta(const Tensor& choice, int64_t experts) {
   const int64_t rows = choice.numel();

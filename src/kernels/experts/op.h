@@ -35,11 +35,14 @@ struct RouterOptions {
   // What the choice goes by instead of the scores, made of the logits, without a gradient: [tokens, experts], also of meta tensors. Weights stay the
   // scores'. It knows no bias and no groups.
   std::function<Tensor(const Tensor& logits_te)> judged{};
+  // [tokens, k] int64 on hidden's device, k different experts of each: the choice itself, in place of one by scores, bias, groups or judged. Weights
+  // are those of these experts' scores; gradients flow through them and p as ever. Undefined: a choice is made.
+  Tensor choice_tk{};
   bool plain() const { return score == Score::kSoftmax && normalised && scale == 1 && groups == 1 && !bias_e.defined() && !judged; }
 };
 
 struct Routing {
-  Tensor weight_tk;           // fp32, of the chosen, best first
+  Tensor weight_tk;           // fp32, of the chosen, best first (or as they were given)
   Tensor choice_tk;           // int64
   Tensor probability_sum_se;  // fp32 [sequences, experts]: Σ_t p_te over the tokens of each sequence
   Tensor count_se;            // int64 [sequences, experts]: how often its tokens chose each expert
@@ -47,7 +50,7 @@ struct Routing {
 };
 // hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. sequence_offsets int64 [sequences + 1] on the CPU, as document offsets
 // are; undefined: one sequence. Weights and sums are differentiable in hidden; the gradient of the router is added to router_sink
-// (undefined: not wanted). Loops of our own, and a GPU, take plain options; else LibTorch's operators.
+// (undefined: not wanted). Loops of our own, and a GPU, take plain options, a GPU no given choice; else LibTorch's operators.
 Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const GradientSink& router_sink,
               const Tensor& sequence_offsets = {}, const RouterOptions& options = {});
 // ATen; the router's gradient through autograd.

@@ -11,7 +11,7 @@ namespace longhaul::recipe {
 std::vector<std::string_view> names_of(RouterScore) { return {"softmax", "sigmoid", "sqrt_softplus"}; }
 std::vector<std::string_view> names_of(Dropped) { return {"least", "last"}; }
 std::vector<std::string_view> names_of(CapacityOf) { return {"sequence", "batch", "lent"}; }
-std::vector<std::string_view> names_of(RouterChoice) { return {"score", "sinkhorn", "random", "round_robin", "quantile"}; }
+std::vector<std::string_view> names_of(RouterChoice) { return {"score", "sinkhorn", "random", "round_robin", "biased", "quantile"}; }
 std::vector<std::string_view> names_of(BalanceOf) { return {"sequence", "batch", "batch_so_far"}; }
 std::vector<std::string_view> names_of(BalanceForm) { return {"switch", "gshard", "hugging_face"}; }
 
@@ -53,10 +53,18 @@ void declare_router(OptionSet& set, RouterOptions& router) {
   set.add(
       "model.router_choice", router.choice,
       "What the choice of experts in training goes by: the scores, or the scores balanced over each sequence by Sinkhorn's iteration, so that experts "
-      "get nearly the same number of its tokens (weights are those of the scores; model.auxiliary_loss=0). Otherwise it goes by the scores. For benchmarks "
-      "of even loads: random numbers, or experts in turn (round_robin); such a router is not trained to choose. Or the logits less a threshold of each "
+      "get nearly the same number of its tokens (weights are those of the scores; model.auxiliary_loss=0). Otherwise it goes by the scores. For benchmarks, "
+      "whatever the scores: random numbers or experts in turn (round_robin), which load experts evenly, or random numbers with a bias of each expert "
+      "(biased), which loads them unevenly, the same ones always; such a router is not trained to choose. Or the logits less a threshold of each "
       "expert, which follows what would have given every expert the same number of a sequence's tokens (quantile; behind training too; "
       "model.auxiliary_loss=0).");
+  set.add(
+         "model.router_choice_std", router.choice_std,
+         "Standard deviation of the experts' biases in model.router_choice = biased, beside that of the random numbers of every token, which is 1; the "
+         "larger, the less even are the loads.")
+      .at_least(0)
+      .at_most(1000)
+      .also_called({"moe_router_force_biased"});
   set.add("model.router_quantile_memory", router.quantile_memory,
           "What a step leaves of the thresholds of model.router_choice = quantile; the rest is what the step's sequences ask for.")
       .at_least(0)
@@ -181,18 +189,21 @@ void check_experts(const ModelConfig& model, std::vector<Problem>& out) {
          "model.sequence_auxiliary_loss=0 and its coefficient in model.auxiliary_loss, or model.auxiliary_loss_of=batch_so_far"});
   }
   if (router.choice != RouterChoice::kScore) {
+    const bool balances = router.choice == RouterChoice::kSinkhorn || router.choice == RouterChoice::kQuantile;
     const auto refuse = [&](const char* key, const std::string& found, const std::string& reason, const std::string& hint) {
       out.push_back({{"model.router_choice", key},
-                     fmt::format("model.router_choice = {} balances the choices by itself, and {} = {} {}", name_of_value(router.choice),
-                                 key, found, reason),
+                     fmt::format("model.router_choice = {} {} the choices by itself, and {} = {} {}", name_of_value(router.choice),
+                                 balances ? "balances" : "makes", key, found, reason),
                      hint + ", or model.router_choice=score"});
     };
-    if (model.auxiliary_loss > 0 && (router.choice == RouterChoice::kSinkhorn || router.choice == RouterChoice::kQuantile))
+    if (model.auxiliary_loss > 0 && balances)
       refuse("model.auxiliary_loss", fmt::format("{}", model.auxiliary_loss), "would balance them too", "model.auxiliary_loss=0");
     if (router.bias_rate > 0)
-      refuse("model.router_bias_rate", fmt::format("{}", router.bias_rate), "would balance them too", "model.router_bias_rate=0");
+      refuse("model.router_bias_rate", fmt::format("{}", router.bias_rate),
+             balances ? "would balance them too" : "would have no part in them", "model.router_bias_rate=0");
     if (router.groups > 1)
-      refuse("model.router_groups", fmt::format("{}", router.groups), "would take most experts out of the balance",
+      refuse("model.router_groups", fmt::format("{}", router.groups),
+             balances ? "would take most experts out of the balance" : "would have no part in them",
              "model.router_groups=1 model.router_groups_per_token=1");
     if (router.choice == RouterChoice::kQuantile && model.experts_per_token >= model.experts)
       refuse("model.experts_per_token", fmt::format("{}", model.experts_per_token), "leaves no expert out",

@@ -15,8 +15,8 @@ enum class RouterScore { kSoftmax, kSigmoid, kSqrtSoftplus };
 enum class Dropped { kLeast, kLast };  // of the choices that an expert has no room for
 // Whose choices share an expert's room: a sequence's; the batch's, each sequence by its share; or each sequence has its own and lends what it leaves.
 enum class CapacityOf { kSequence, kBatch, kLent };
-// What the choice in training goes by; the two in the middle are for benchmarks, whatever the scores. By quantile also behind training.
-enum class RouterChoice { kScore, kSinkhorn, kRandom, kRoundRobin, kQuantile };
+// What the choice in training goes by; the three in the middle are for benchmarks, whatever the scores. By quantile also behind training.
+enum class RouterChoice { kScore, kSinkhorn, kRandom, kRoundRobin, kBiased, kQuantile };
 // Whose choices the balance loss judges: each sequence's; those of all sequences of the step, at once, or as far as its micro-batches have come.
 enum class BalanceOf { kSequence, kBatch, kBatchSoFar };
 std::vector<std::string_view> names_of(RouterScore);
@@ -36,6 +36,7 @@ struct RouterOptions {
   int64_t groups_per_token = 1;  // … and a token chooses from so many of them
   double jitter = 0;             // in training its inputs are multiplied by numbers from [1 − jitter, 1 + jitter) (model/router_jitter.h)
   RouterChoice choice = RouterChoice::kScore;
+  double choice_std = 1;         // of the biases of a choice that is biased (model/router_forced.h)
   double quantile_memory = 0.9;  // what a step leaves of the thresholds of a choice by quantile (model/router_quantile.h)
   BalanceOf balance_of = BalanceOf::kSequence;
   BalanceForm balance_form = BalanceForm::kSwitch;
