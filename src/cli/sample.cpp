@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kTogether = 32;
 
 struct SampleArguments {
-  std::string checkpoint, prompt, prompts, tokenizer, dtype, device = "auto";
+  std::string checkpoint, prompt, prompts, tokenizer, dtype, experts, device = "auto";
   generate::GenerateSettings settings;
   int64_t prefix_cache = 256;  // MiB
   bool json = false;
@@ -114,7 +114,7 @@ ExitCode run(const SampleArguments& arguments) {
   const DeviceScope scope(device);
   const bool many = !arguments.prompts.empty();
   const std::vector<std::string> written = many ? generate::read_prompts(arguments.prompts) : std::vector{arguments.prompt};
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
   checkpoint::require_next_token(model, "sample");
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
@@ -186,6 +186,8 @@ void add_sample(Command& program) {
   sample.option("--seed", arguments->settings.seed, "of the draws; text i of several (from 0) has those of --seed + i").default_shown();
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   sample.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  sample.option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+      .one_of({"int8"});
   sample.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   sample.json_flag(arguments->json);
   sample.on_run([arguments] { return run(*arguments); });

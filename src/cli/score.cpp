@@ -16,13 +16,13 @@ namespace longhaul::cli {
 namespace {
 
 struct ScoreArguments {
-  std::string checkpoint, ids, out, dtype, device = "auto";
+  std::string checkpoint, ids, out, dtype, experts, device = "auto";
 };
 
 ExitCode run(const ScoreArguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
   const std::vector<int32_t> ids = data::read_ids(read_text(arguments.ids), arguments.ids);
   if (ids.empty()) {
     throw Error(
@@ -67,6 +67,8 @@ void add_score(Command& program) {
   score.option("--ids", arguments->ids, "JSON list of token ids").required();
   score.option("--out", arguments->out, "safetensors file to write").required();
   score.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  score.option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+      .one_of({"int8"});
   score.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   score.on_run([arguments] { return run(*arguments); });
 }
