@@ -67,7 +67,7 @@ TEST_P(Int8Experts, TakeAByteAWeight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, Int8Experts, ::testing::ValuesIn(models_with_experts()),
-                         [](const ::testing::TestParamInfo<NamedConfig>& info) { return info.param.name; });
+                         [](const ::testing::TestParamInfo<NamedConfig>& each) { return each.param.name; });
 
 TEST(Int8ExpertsAlone, BeginAsTheWideOnesDo) {
   Decoder wide(hybrid_experts_post_norm(), Precision::named("fp32"), at::kCPU, Use::kInference);

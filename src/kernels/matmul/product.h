@@ -2,7 +2,7 @@
 // of x and y and has its own weight. bf16 (as bits, sums and gradients in fp32) and fp32.
 //
 //   y = x B (+ bias)      B packed as PanelLayout says: Wᵀ for the forward pass, W for the gradient of the input; then the epilogue
-//   y = (x B) ∘ scale     B in eight bits (int8_weight.h), widened in strips of 64 columns while it is multiplied; sums in the same order
+//   y = (x B) ∘ scale     B in eight bits (int8_weight.h), widened while it is multiplied; the same sums as with a wide B, then the scales
 //   y = x B in fp32       the sums as they come out, for one weight
 //   sink += dyᵀ x         in fp32, straight into the sink; bias_sink += Σ_t dy_t
 //

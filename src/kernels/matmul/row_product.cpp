@@ -1,6 +1,7 @@
 #include <type_traits>
 
 #include "base/machine.h"
+#include "kernels/block/int8.h"
 #include "kernels/int8/loops.h"
 #include "kernels/matmul/int8_weight.h"
 #include "kernels/matmul/product.h"
@@ -48,11 +49,18 @@ TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n
   return blocks;
 }
 
-// c [rows × columns] = A B as multiply_panels has it, for panels in eight bits: those of four at a time are widened chunk by chunk, and used
-// while they lie in cache.
+// c [rows × columns] = A B as multiply_panels has it, for panels in eight bits. They are widened in registers where the set can do that; else four at a
+// time, chunk by chunk, in cache. Either way sums have the order of the wide product.
 template <class Element>
 void multiply_int8_panels(const BlockScope& kernels, const Element* a, int64_t lda, const int8_t* panels, const Int8Layout& layout,
                           int64_t rows, int64_t column, int64_t columns, float* c, int64_t ldc) {
+  if (const auto multiply = int8_products().multiply_of(Element{}); multiply != nullptr && layout.chunks.count > 0) {
+    for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
+      multiply(a + layout.chunks.begin(chunk), lda, panels + layout.offset(chunk, column), rows, columns, layout.chunks.length_of(chunk), c,
+               ldc, chunk > 0);
+    }
+    return;
+  }
   constexpr int64_t kStrip = 4 * kPanelColumns;
   static thread_local Scratch scratch;
   Element* const wide = scratch.take<Element>(layout.chunks.length * kStrip);
