@@ -19,11 +19,8 @@ namespace {
 
 constexpr int64_t kExperts = 32, kHidden = 512, kWidth = 1024, kRuns = 25;
 
-Tensor filled_experts(std::vector<int64_t> sizes, const char* name, double std, ScalarType type) {
-  const layout::Shape shape(sizes.begin(), sizes.end());
-  Tensor tensor = at::empty(sizes, at::kFloat);
-  fill_normal(tensor, RandomStream(0, fmt::format("bench/int8/{}", name)), std, shape, layout::Rectangle::whole(shape));
-  return tensor.to(type);
+Tensor filled_experts(const std::vector<int64_t>& sizes, const char* name, double std, ScalarType type) {
+  return normal(sizes, {0, fmt::format("bench/int8/{}", name)}, std).to(type);
 }
 
 // One matrix of every expert, both ways.

@@ -1,6 +1,6 @@
 // The products of block.h with a B in eight bits (matmul/int8_weight.h), widened in registers while it is read from memory: decoding is bound by how fast
 // B comes. Sums are those of the set's product with B as bf16 or fp32, to the bit. B's panels are [packed_k(k)][16], zeros beyond the edges, for either type
-// of A. Up to six rows they take half the time of bf16 and a third of fp32 where B is in memory, and for hundreds as much (bench/results/decode.md).
+// of A. For few rows they take half the time of bf16 and a third of fp32 where B is in memory, for hundreds as much (bench/results/decode.md).
 #pragma once
 
 #include <cstdint>
