@@ -67,8 +67,10 @@ Result measured(int64_t rows, BothWays& up, BothWays& down) {
   Result result{.name = "int8",
                 .shape = fmt::format("{} experts x {} rows, {}x{}", kExperts, rows, kHidden, kWidth),
                 .dtype = std::string(name_of(type)),
-                .implementation = fmt::format("{}, {}", kernels::Dispatcher::last("int8_grouped_feed_forward").chosen, kernels::block_kernels().name)};
-  result.passes = {{"int8", sorted(narrow), flops, weights}, {"wide", sorted(wide), flops, weights * static_cast<double>(up.wide.element_size())}};
+                .implementation =
+                    fmt::format("{}, {}", kernels::Dispatcher::last("int8_grouped_feed_forward").chosen, kernels::block_kernels().name)};
+  result.passes = {{"int8", sorted(narrow), flops, weights},
+                   {"wide", sorted(wide), flops, weights * static_cast<double>(up.wide.element_size())}};
   result.figures = {{"speed_of_medians", result.passes[1].time.median / result.passes[0].time.median},
                     {"speed_of_fastest", result.passes[1].time.fastest / result.passes[0].time.fastest}};
   result.error = error_of(x, y, rows, up, down);

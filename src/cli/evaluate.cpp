@@ -241,7 +241,8 @@ void add_evaluate(Command& program) {
       .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   evaluate.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  evaluate.option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+  evaluate
+      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
       .one_of({"int8"});
   evaluate.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   evaluate.json_flag(arguments->json);

@@ -186,7 +186,8 @@ void add_sample(Command& program) {
   sample.option("--seed", arguments->settings.seed, "of the draws; text i of several (from 0) has those of --seed + i").default_shown();
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   sample.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  sample.option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+  sample
+      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
       .one_of({"int8"});
   sample.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   sample.json_flag(arguments->json);

@@ -67,7 +67,8 @@ void add_score(Command& program) {
   score.option("--ids", arguments->ids, "JSON list of token ids").required();
   score.option("--out", arguments->out, "safetensors file to write").required();
   score.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  score.option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+  score
+      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
       .one_of({"int8"});
   score.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   score.on_run([arguments] { return run(*arguments); });

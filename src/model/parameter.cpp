@@ -220,7 +220,8 @@ void ParameterSet::initialise(uint64_t seed) {
       const bool int8 = parameter->int8.has_value();
       const bool whole = int8 || parameter->value.storage().nbytes() > 0 || parameter->value.numel() == 0;
       Tensor view = int8    ? at::empty(parameter->parts[i].held.length, wide_options())
-                    : whole ? parameter->part_of(parameter->value.detach(), i) : parameter->own_part_of(parameter->own_value, i);
+                    : whole ? parameter->part_of(parameter->value.detach(), i)
+                            : parameter->own_part_of(parameter->own_value, i);
       switch (spec.init.kind) {
         case layout::Init::Kind::kOnes:
           view.fill_(1);

@@ -96,7 +96,8 @@ TEST_P(Batched, PromptsMayDiffer) {
 // Not tokens only: the logits of a sequence are the same bits, whatever beside it.
 void expect_bits_of_each_alone(model::Decoder& decoder, int64_t positions) {
   std::vector<std::vector<int64_t>> ids;
-  for (const int64_t length : {1, 260, 7, 64, 2}) ids.push_back(random_ids(std::min(length, positions - 3), decoder.config().vocabulary, 5));
+  for (const int64_t length : {1, 260, 7, 64, 2})
+    ids.push_back(random_ids(std::min(length, positions - 3), decoder.config().vocabulary, 5));
   const auto run = [&](const std::vector<size_t>& which) {
     model::DecoderState state = decoder.make_state();
     std::vector<Continuation> prefill, next;

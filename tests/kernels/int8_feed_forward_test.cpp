@@ -55,18 +55,18 @@ Tensor wide_of(const Int8Weight& weight) {  // in fp64, exact
 }
 
 TEST(Int8Weight, ByHand) {
-  const Tensor rows = at::tensor({127.0, -64.0, 0.4, 0.5, 1.5, 2.5, -127.0, -0.6,      // scale 1
-                                  -254.0, 127.0, 3.0, 1.0, 5.0, -1.0, 100.0, 0.0,      // scale 2: 63.5 and 1.5 are half way, 2.5 too
-                                  0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,              // nothing
-                                  1e-38, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1e-38})        // its scale would be denormal
+  const Tensor rows = at::tensor({127.0,  -64.0, 0.4, 0.5, 1.5, 2.5,  -127.0, -0.6,     // scale 1
+                                  -254.0, 127.0, 3.0, 1.0, 5.0, -1.0, 100.0,  0.0,      // scale 2: 63.5 and 1.5 are half way, 2.5 too
+                                  0.0,    0.0,   0.0, 0.0, 0.0, 0.0,  0.0,    0.0,      // nothing
+                                  1e-38,  0.0,   0.0, 0.0, 0.0, 0.0,  0.0,    -1e-38})  // its scale would be denormal
                           .view({4, 8});
   for (const ScalarType type : {at::kFloat, at::kDouble}) {
     const Int8Weight weight = weight_of(rows.to(type).unsqueeze(0));
     EXPECT_TRUE(weight.scale_eo().equal(at::tensor({1.0f, 2.0f, 0.0f, 0.0f}).view({1, 4})));
-    EXPECT_TRUE(weight.values(0).equal(at::tensor({127, -64, 0, 0, 2, 2, -127, -1,  //
-                                                   -127, 64, 2, 0, 2, 0, 50, 0,     //
-                                                   0, 0, 0, 0, 0, 0, 0, 0,          //
-                                                   0, 0, 0, 0, 0, 0, 0, 0},
+    EXPECT_TRUE(weight.values(0).equal(at::tensor({127,  -64, 0, 0, 2, 2, -127, -1,  //
+                                                   -127, 64,  2, 0, 2, 0, 50,   0,   //
+                                                   0,    0,   0, 0, 0, 0, 0,    0,   //
+                                                   0,    0,   0, 0, 0, 0, 0,    0},
                                                   at::kChar)
                                            .view({4, 8})))
         << weight.values(0);
@@ -76,8 +76,13 @@ TEST(Int8Weight, ByHand) {
 // Rows that begin and end inside a panel, several chunks of k, and less than any of them.
 TEST(Int8Weight, HoldsThePlainNumbersWithinHalfAScale) {
   const PoisonFreshMemory poison;
-  for (const auto& [out, in, parts] : std::vector<std::tuple<int64_t, int64_t, std::vector<int64_t>>>{
-           {1, 1, {1}}, {48, 20, {24, 24}}, {50, 600, {7, 9, 16, 18}}, {130, 1100, {130}}, {33, 33, {0, 16, 17}}, {4, 0, {4}}, {0, 4, {}}}) {
+  for (const auto& [out, in, parts] : std::vector<std::tuple<int64_t, int64_t, std::vector<int64_t>>>{{1, 1, {1}},
+                                                                                                      {48, 20, {24, 24}},
+                                                                                                      {50, 600, {7, 9, 16, 18}},
+                                                                                                      {130, 1100, {130}},
+                                                                                                      {33, 33, {0, 16, 17}},
+                                                                                                      {4, 0, {4}},
+                                                                                                      {0, 4, {}}}) {
     for (const ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
       SCOPED_TRACE(fmt::format("{} {} {}", out, in, name_of(type)));
       const Tensor all = random_tensor({2, out, in}, 3).mul(0.1).to(type);
@@ -127,8 +132,8 @@ struct Case {
   std::vector<int64_t> rows;
   int64_t in, out;
 };
-const Case kCases[] = {{{5, 0, 1, 12, 0}, 40, 96}, {{0, 0}, 20, 16}, {{300, 7, 0, 231}, 33, 70},
-                       {{1}, 1, 1},                {{2, 1}, 600, 130}, {{0, 1, 3}, 1100, 33}};
+const Case kCases[] = {{{5, 0, 1, 12, 0}, 40, 96}, {{0, 0}, 20, 16},     {{300, 7, 0, 231}, 33, 70}, {{1}, 1, 1},
+                       {{2, 1}, 600, 130},         {{0, 1, 3}, 1100, 33}};
 
 Tensor x_of(const Case& of, ScalarType type) {
   int64_t total = 0;
@@ -283,7 +288,9 @@ TEST(Int8FeedForward, ComposedSaysWhy) {
 
 TEST(Int8FeedForward, RefusesTrainingAndWrongArguments) {
   const Layer layer = layer_of({5, 2}, 8, 16, 6, at::kFloat);
-  const auto call = [&](const Tensor& x, const std::vector<int64_t>& rows) { return int8_grouped_feed_forward(x, rows, layer.up, layer.down); };
+  const auto call = [&](const Tensor& x, const std::vector<int64_t>& rows) {
+    return int8_grouped_feed_forward(x, rows, layer.up, layer.down);
+  };
   const Tensor wants = layer.x.detach().clone().requires_grad_(true);
   try {
     call(wants, layer.rows);

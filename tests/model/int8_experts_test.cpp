@@ -62,7 +62,8 @@ TEST_P(Int8Experts, TakeAByteAWeight) {
     EXPECT_FALSE(parameter->value.defined() || parameter->own_value.defined()) << "nothing wide beside it";
     fewer += layout::volume(parameter->sizes) * 4 - parameter->int8->bytes();
   }
-  EXPECT_NEAR(static_cast<double>(of_wide - of_narrow), static_cast<double>(fewer), 64.0 * 4 * static_cast<double>(narrow.parameters().all().size()))
+  EXPECT_NEAR(static_cast<double>(of_wide - of_narrow), static_cast<double>(fewer),
+              64.0 * 4 * static_cast<double>(narrow.parameters().all().size()))
       << "but for what rounds up each parameter in an arena";
 }
 

@@ -136,7 +136,8 @@ void block(const typename Step<Set>::Element* a, int64_t lda, const Stored* b, i
   const int64_t steps = k / Step<Set>::kRowsOfB;
   for (int64_t at = 0; at < steps; ++at) {
     // Eight bits are used up faster than the processor asks for the pages that follow: the next panels are asked for here.
-    if constexpr (sizeof(Stored) == 1) prefetch<P * kPanelColumns * Step<Set>::kRowsOfB>(b + P * stride_of_panels<Step<Set>, Stored>(k), at);
+    if constexpr (sizeof(Stored) == 1)
+      prefetch<P * kPanelColumns * Step<Set>::kRowsOfB>(b + P * stride_of_panels<Step<Set>, Stored>(k), at);
     Step<Set>::template step<R, V>(sums, a, lda, panels, at);
   }
   if (steps * Step<Set>::kRowsOfB < k) Step<Set>::template last<R, V>(sums, a, lda, panels, steps);
@@ -190,8 +191,8 @@ void multiply(const typename Step<Set>::Element* a, int64_t lda, const Stored* b
   static constexpr auto kColumns = columns_of<Set, Step, Stored>(std::make_integer_sequence<int, Set::kPanels>());
   for (int64_t j = 0; j < n; j += Set::kPanels * kPanelColumns) {
     const int64_t columns = std::min<int64_t>(Set::kPanels * kPanelColumns, n - j), panels = packed_n(columns) / kPanelColumns;
-    kColumns[static_cast<size_t>(panels - 1)](a, lda, b + j / kPanelColumns * stride_of_panels<Step<Set>, Stored>(k), m, k, c + j,
-                                              ldc, columns - (panels - 1) * kPanelColumns, accumulate);
+    kColumns[static_cast<size_t>(panels - 1)](a, lda, b + j / kPanelColumns * stride_of_panels<Step<Set>, Stored>(k), m, k, c + j, ldc,
+                                              columns - (panels - 1) * kPanelColumns, accumulate);
   }
 }
 

@@ -36,7 +36,9 @@ void Int8Weight::write(int64_t expert, int64_t first, const Tensor& all_rows, co
   for (int64_t row = first; row < end;) {
     // The rest of a panel, or whole ones.
     const int64_t lane = row % kPanelColumns, lanes = std::min(kPanelColumns - lane, end - row);
-    const int64_t panels = lanes < kPanelColumns ? 1 : std::clamp<int64_t>(kElementsAtOnce / (kPanelColumns * std::max<int64_t>(in_, 1)), 1, (end - row) / kPanelColumns);
+    const int64_t panels = lanes < kPanelColumns ? 1
+                                                 : std::clamp<int64_t>(kElementsAtOnce / (kPanelColumns * std::max<int64_t>(in_, 1)), 1,
+                                                                       (end - row) / kPanelColumns);
     const int64_t count = panels * lanes;
     const Tensor wide = all_rows.narrow(0, row - first, count).to(panels_.device(), at::kFloat);
     Tensor scale = in_ == 0 ? at::zeros({count}, wide.options()) : wide.abs().amax(1).div(static_cast<double>(kMost));
