@@ -17,6 +17,7 @@ const std::vector<Benchmark>& benchmarks() {
       {"heads", "fused query, key and value split into heads with rotary positions", bench_heads},
       {"embedding", "rows by token and position, and their gradients", bench_embedding},
       {"experts", "routing, moving tokens to experts and combining them", bench_experts},
+      {"int8", "experts with weights in eight bits beside the dtype's, from one row for each to many", bench_int8},
       {"detect", "one call of Minder over 1,024 machines, fifteen minutes and seven metrics", bench_detect},
       {"recorder", "what a rank pays for telling where it is: phases and calls with a board and without", bench_recorder},
       {"optim", "AdamW with clipping and bf16 refresh in one pass, and the gradient norm", bench_optim},

@@ -20,6 +20,7 @@ void bench_activation(const Request& request, Results& into);
 void bench_heads(const Request& request, Results& into);
 void bench_embedding(const Request& request, Results& into);
 void bench_experts(const Request& request, Results& into);
+void bench_int8(const Request& request, Results& into);
 void bench_optim(const Request& request, Results& into);
 void bench_detect(const Request& request, Results& into);
 void bench_recorder(const Request& request, Results& into);

@@ -21,30 +21,34 @@ namespace {
                .hint = "use the recipe the checkpoint was made with (its folder's recipe.toml)"});
 }
 
-// That the tensor is there, of this shape, and holds numbers that `view` can take. The dtype it is stored in.
-ScalarType check_readable(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, const Tensor& view) {
+// That the tensor is there, of this shape, and holds numbers that one of type `wanted` can take. The dtype it is stored in.
+ScalarType check_readable(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, ScalarType wanted) {
   const storage::ManifestTensor& stored = checkpoint.at(name);
   if (stored.shape != shape) {
     refuse(checkpoint, name, "a tensor of the checkpoint has another shape than the model's", layout::shape_text(shape),
            layout::shape_text(stored.shape));
   }
   const ScalarType type = scalar_type(stored.dtype, name);
-  if (type != view.scalar_type() && !(at::isFloatingType(type) && view.is_floating_point())) {
-    refuse(checkpoint, name, "a tensor of the checkpoint holds other numbers than the run's", std::string(name_of(view.scalar_type())),
+  if (type != wanted && !(at::isFloatingType(type) && at::isFloatingType(wanted))) {
+    refuse(checkpoint, name, "a tensor of the checkpoint holds other numbers than the run's", std::string(name_of(wanted)),
            std::string(name_of(type)));
   }
   return type;
 }
 
-// Reads the box `held` of a stored tensor and copies it into `view` (any strides). Floating-point numbers become those of its dtype.
-void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, const layout::Rectangle& held,
-               const Tensor& view) {
-  const ScalarType type = check_readable(checkpoint, name, shape, view);
-  if (held.empty()) return;
+// The box `held` of a stored tensor, as it is stored.
+Tensor read(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Rectangle& held, ScalarType type) {
   const MemoryPurposeScope scope(MemoryPurpose::kCheckpoint);
   Tensor buffer = at::empty(held.length, type);
   checkpoint.read(name, held, {static_cast<std::byte*>(buffer.mutable_data_ptr()), static_cast<size_t>(buffer.nbytes())});
-  view.copy_(buffer);
+  return buffer;
+}
+
+// Copies it into `view` (any strides). Floating-point numbers become those of its dtype.
+void read_into(const storage::Checkpoint& checkpoint, const std::string& name, const layout::Shape& shape, const layout::Rectangle& held,
+               const Tensor& view) {
+  const ScalarType type = check_readable(checkpoint, name, shape, view.scalar_type());
+  if (!held.empty()) view.copy_(read(checkpoint, name, held, type));
 }
 
 // Tensors of the checkpoint (of the role "weight" alone, or all) that no rank of the group has a place for.
@@ -71,6 +75,11 @@ void load_weights(const storage::Checkpoint& checkpoint, model::ParameterSet& pa
       const auto& part = parameter->parts[i];
       known.insert(part.spec.tensor.name);
       const layout::LogicalTensor& logical = part.spec.tensor;
+      if (parameter->int8) {
+        const ScalarType type = check_readable(checkpoint, logical.name, logical.global_shape, at::kFloat);
+        parameter->write_int8(i, read(checkpoint, logical.name, part.held, type));
+        continue;
+      }
       read_into(checkpoint, logical.name, logical.global_shape, part.held, parameter->part_of(parameter->value.detach(), i));
     }
     parameter->written();
@@ -90,7 +99,7 @@ void load_training_state(const storage::Checkpoint& checkpoint, Providers state,
   }
   for (const StateEntry& entry : entries) {
     known.insert(entry.name);
-    check_readable(checkpoint, entry.name, entry.shape, entry.view);
+    check_readable(checkpoint, entry.name, entry.shape, entry.view.scalar_type());
   }
   refuse_unknown_tensors(checkpoint, known, /*weights_only=*/false, group);
   SharedReads(group, entries).run([&](const StateEntry& entry) { read_into(checkpoint, entry.name, entry.shape, entry.held, entry.view); });

@@ -57,13 +57,14 @@ void add_bench_decode(Command& group) {
   auto options = std::make_shared<Options>();
   Command decode = group.add("decode", "text of a preset with random weights, many sequences together beside one after the other",
                              {{"sixteen sequences of the first run's model", "bench decode"},
-                              {"more of them, longer", "bench decode --count 64 --prompt 256 --tokens 256"},
+                              {"experts in eight bits beside bf16", "bench decode --preset hybrid-bench --experts int8"},
                               {"for a script", "bench decode --preset gpt2-124m --dtype fp32 --json"}});
   decode.option("--preset", options->request.preset, "model: see presets/").default_shown();
   decode.option("--count", options->request.count, "sequences").at_least(1).default_shown();
   decode.option("--prompt", options->request.prompt, "tokens of their prompt, which is the same").at_least(1).default_shown();
   decode.option("--tokens", options->request.tokens, "new tokens of each").at_least(1).default_shown();
   decode.option("--dtype", options->request.dtype, "bf16, fp32 or fp64").one_of({"bf16", "fp32", "fp64"}).default_shown();
+  decode.option("--experts", options->request.experts, "int8: beside it a model whose experts' weights are in eight bits").one_of({"int8"});
   decode.option("--runs", options->request.runs, "runs that are timed, of each way").at_least(1).default_shown();
   decode.option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   decode.option("--seed", options->request.seed, "of weights, prompt and draws").default_shown();

@@ -89,6 +89,7 @@ comm::Identity identity_of(const EvaluateArguments& of) {
                                     {"--stride", std::to_string(of.stride)},
                                     {"--tokenizer", of.tokenizer},
                                     {"--dtype", of.dtype},
+                                    {"--experts", of.experts},
                                     {"--lengths", of.lengths},
                                     {"--depths", of.depths},
                                     {"--pairs", of.pairs},
@@ -131,7 +132,7 @@ ExitCode run(const EvaluateArguments& arguments) {
   }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
   const bool masked = model.recipe.recipe.train.objective == recipe::Objective::kMasked;
   if (!arguments.task.empty()) {
     checkpoint::require_next_token(model, fmt::format("--task {}", arguments.task));
@@ -240,6 +241,9 @@ void add_evaluate(Command& program) {
       .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   evaluate.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  evaluate
+      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+      .one_of({"int8"});
   evaluate.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   evaluate.json_flag(arguments->json);
   evaluate.on_run([arguments] { return run(*arguments); });

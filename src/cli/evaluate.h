@@ -12,7 +12,7 @@
 namespace longhaul::cli {
 
 struct EvaluateArguments {
-  std::string checkpoint, task, data, jsonl_field, tokenizer, dtype, device = "auto", page;
+  std::string checkpoint, task, data, jsonl_field, tokenizer, dtype, experts, device = "auto", page;
   int64_t context = 0, stride = 0;
   int64_t ranks = 1;  // processes of this machine that share it
   // Of tasks.

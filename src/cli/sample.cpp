@@ -25,7 +25,7 @@ namespace {
 constexpr int64_t kTogether = 32;
 
 struct SampleArguments {
-  std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, device = "auto";
+  std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, experts, device = "auto";
   generate::GenerateSettings settings;
   int64_t prefix_cache = 256;  // MiB
   bool json = false;
@@ -127,7 +127,7 @@ ExitCode run(const SampleArguments& arguments) {
   const DeviceScope scope(device);
   const bool many = !arguments.prompts.empty();
   const std::vector<std::string> written = many ? generate::read_prompts(arguments.prompts) : std::vector{arguments.prompt};
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
   checkpoint::require_next_token(model, "sample");
   if (!arguments.routes.empty()) generate::require_routers(model.recipe.recipe.model, "--routes");
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
@@ -210,6 +210,9 @@ void add_sample(Command& program) {
   sample.option("--seed", arguments->settings.seed, "of the draws; text i of several (from 0) has those of --seed + i").default_shown();
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   sample.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  sample
+      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+      .one_of({"int8"});
   sample.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   sample.json_flag(arguments->json);
   sample.on_run([arguments] { return run(*arguments); });

@@ -20,7 +20,7 @@ namespace longhaul::cli {
 namespace {
 
 struct ScoreArguments {
-  std::string checkpoint, ids, out, routes, replay_routes, dtype, device = "auto";
+  std::string checkpoint, ids, out, routes, replay_routes, dtype, experts, device = "auto";
 };
 
 void check(const std::vector<int64_t>& ids, int64_t rows, const std::string& where) {
@@ -103,7 +103,7 @@ ExitCode run(const ScoreArguments& arguments) {
   }
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
-  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device);
+  auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
   const recipe::ModelConfig& config = model.recipe.recipe.model;
   if (!arguments.routes.empty()) generate::require_routers(config, "--routes");
   if (!arguments.replay_routes.empty()) generate::require_routers(config, "--replay-routes");
@@ -144,6 +144,9 @@ void add_score(Command& program) {
       "send every token to the experts that this file of `sample` or `score` --routes says; their weights are this model's. Without --ids its "
       "sequences are scored, one behind the other");
   score.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  score
+      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+      .one_of({"int8"});
   score.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   score.on_run([arguments] { return run(*arguments); });
 }

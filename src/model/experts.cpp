@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/linear/feed_forward.h"
+#include "kernels/linear/int8_feed_forward.h"
 #include "model/expert_capacity.h"
 #include "model/router_forced.h"
 #include "model/router_jitter.h"
@@ -105,6 +106,7 @@ Summand Experts::summand(Context& context, BlockInput& input, const layout::Sequ
   const Tensor& hidden = input.own_td;
   const kernels::Routing routing = routing_of(context, hidden, view);
   const auto product = [&](const Tensor& rows, const std::vector<int64_t>& per_expert, const std::shared_ptr<kernels::Postponed>& later) {
+    if (gate_up_->int8) return kernels::int8_grouped_feed_forward(rows, per_expert, *gate_up_->int8, *down_->int8);
     const auto weights = [&](Parameter& parameter) {
       return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink().into(later)}, .kept = parameter.kept()};
     };

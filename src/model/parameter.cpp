@@ -34,7 +34,16 @@ Tensor Parameter::own_part_of(const Tensor& storage, size_t i) const {
   return storage.narrow(0, run.begin, run.length).view(parts[i].own.length);
 }
 
-Tensor Parameter::use() { return kernels::with_gradient_to(value, sink()); }
+void Parameter::write_int8(size_t i, const Tensor& wide) {
+  const layout::Rectangle& slice = parts[i].slice;
+  if (slice.volume() == 0) return;
+  int8->write(slice.offset[0], slice.offset[1], wide, parts[i].spec.tensor.name);
+}
+
+Tensor Parameter::use() {
+  LONGHAUL_ASSERT(!int8, "{} is kept in eight bits", name);
+  return kernels::with_gradient_to(value, sink());
+}
 
 Tensor Stacked::use() const {
   if (runs.size() == 1) return runs[0]->use();
@@ -94,7 +103,7 @@ Part ParameterSet::part_of(const layout::ParameterSpec& spec, Parameter& holder)
 Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter) {
   LONGHAUL_ASSERT(arenas_.empty(), "{} comes after the memory was made", parameter->name);
   parameter->frozen =
-      use_ == Use::kInference || std::ranges::none_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
+      use_ != Use::kTraining || std::ranges::none_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
   for (size_t part = 0; part < parameter->parts.size(); ++part) {
     Place& place = places_.at(parameter->parts[part].spec.tensor.name);
     place.holder = parameter.get();
@@ -165,6 +174,7 @@ Parameter& ParameterSet::add_experts(const std::string& storage_name, const std:
     if (row > 0) ++experts, rows = row;
   }
   parameter->sizes = {experts, rows, columns};
+  if (use_ == Use::kInt8Experts) parameter->int8.emplace(experts, rows, columns, device_);
   return store(std::move(parameter));
 }
 
@@ -207,8 +217,11 @@ void ParameterSet::initialise(uint64_t seed) {
     for (size_t i = 0; i < parameter->parts.size(); ++i) {
       const auto& spec = parameter->parts[i].spec;
       // What is cut over ranks has memory for the share only.
-      const bool whole = parameter->value.storage().nbytes() > 0 || parameter->value.numel() == 0;
-      Tensor view = whole ? parameter->part_of(parameter->value.detach(), i) : parameter->own_part_of(parameter->own_value, i);
+      const bool int8 = parameter->int8.has_value();
+      const bool whole = int8 || parameter->value.storage().nbytes() > 0 || parameter->value.numel() == 0;
+      Tensor view = int8    ? at::empty(parameter->parts[i].held.length, wide_options())
+                    : whole ? parameter->part_of(parameter->value.detach(), i)
+                            : parameter->own_part_of(parameter->own_value, i);
       switch (spec.init.kind) {
         case layout::Init::Kind::kOnes:
           view.fill_(1);
@@ -232,6 +245,7 @@ void ParameterSet::initialise(uint64_t seed) {
                       whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
       }
+      if (int8) parameter->write_int8(i, view);
     }
     parameter->written();
   }

@@ -9,6 +9,9 @@
 // Memory is made for whole arenas: what a layer's parameters, held by the same ranks, have of values lies together, and so do their
 // gradients. An arena is what is summed over ranks at once, and may be as soon as its last gradient of the step is there.
 //
+// Of a model made for inference with experts in eight bits (Use::kInt8Experts) the stacked experts have `int8` in place of a value: nothing
+// trains, saves or exports such a parameter.
+//
 // Of what several ranks hold copies of each may have a share (ZeRO, layout/shares.h): a run of each arena, `own`, whose optimizer state it has
 // alone. Optimizers, norms and checkpoints see the own share of everything and nothing else; without ZeRO it is all.
 //
@@ -21,11 +24,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "kernels/gradient_sink.h"
+#include "kernels/matmul/int8_weight.h"
 #include "kernels/matmul/packed_weight.h"
 #include "layout/parameters.h"
 #include "layout/shares.h"
@@ -58,6 +63,7 @@ struct Parameter {
   Tensor value, grad;            // views into the arena; grad: undefined where nothing trains
   uint64_t version = 0;          // raised by written(): packed and gathered copies know when they are stale
   kernels::PackedWeight packed;  // copies of `value` that products read
+  std::optional<kernels::Int8Weight> int8;  // experts in eight bits; then value, own_value and packed stay empty
 
   // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
   Tensor part_of(const Tensor& storage, size_t i) const;
@@ -68,6 +74,9 @@ struct Parameter {
   Tensor own_value, own_grad;                                 // [own.length]
   layout::Range own_run_of(size_t i) const;                   // where part i's share lies in them
   Tensor own_part_of(const Tensor& storage, size_t i) const;  // a view of something like them, shaped as part i's own box
+
+  // Part i of what is kept in eight bits becomes `wide`, shaped as its held box.
+  void write_int8(size_t i, const Tensor& wide);
 
   // Whoever writes `value` says so.
   void written() { packed.written(++version); }
@@ -105,7 +114,7 @@ class ParameterWatch {
 
 struct Arena;  // model/arena.h
 
-enum class Use { kTraining, kInference };  // inference: no gradients
+enum class Use { kTraining, kInference, kInt8Experts };  // inference: no gradients; int8 experts: inference with the weights of experts in eight bits
 
 // All parameters of a model in the order of layout::parameters. add_… while modules are made, then allocate(); nothing before that reads a
 // value.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -306,6 +307,47 @@ TEST_F(ModelCommands, APromptThatIsRefusedIsNotPrinted) {
   EXPECT_EQ(refused.status, 64);
   EXPECT_THAT(refused.errors, HasSubstr("longer than the model's positions"));
   EXPECT_EQ(refused.output, "");
+}
+
+// The weights of experts in eight bits: another model than the one that was trained, by little; of a model without experts there is nothing to do.
+TEST_F(ModelCommands, ExpertsInEightBits) {
+  ASSERT_EQ(train().status, 0);
+  const ProcessResult refused = longhaul({"sample", run(), "--prompt", "a", "--experts", "int8"});
+  EXPECT_EQ(refused.status, 64);
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr("model.experts = 0"), HasSubstr("leave --experts out")));
+  fs::remove_all(run());
+  ASSERT_EQ(train({"model.experts=4", "model.experts_per_token=2"}).status, 0);
+  EXPECT_EQ(longhaul({"sample", run(), "--prompt", "a", "--experts", "int4"}).status, 64);
+  // 2 layers x 4 experts x 3 matrices of 32 x 32: a byte a weight and 4 for each of 32 rows.
+  const ProcessResult sampled = longhaul({"sample", run(), "--prompt", "aaa", "--tokens", "5", "--experts", "int8"});
+  ASSERT_EQ(sampled.status, 0) << sampled.errors;
+  EXPECT_THAT(sampled.errors + sampled.output, HasSubstr("experts: 27.6 kB as int8, 98.3 kB as fp32"));
+  std::ofstream(folder_ / "ids.json") << "[97, 97, 98, 99]";
+  const auto logits = [&](const char* name, const std::vector<std::string>& more) {
+    const fs::path file = folder_ / name;
+    std::vector<std::string> words{"score", run(), "--ids", (folder_ / "ids.json").string(), "--out", file.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProcessResult result = longhaul(words);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    std::ifstream bytes(file, std::ios::binary);
+    std::string all((std::istreambuf_iterator<char>(bytes)), {});
+    std::vector<float> values(4 * 2048);
+    std::memcpy(values.data(), all.data() + all.size() - values.size() * sizeof(float), values.size() * sizeof(float));
+    return values;
+  };
+  const std::vector<float> wide = logits("wide", {}), narrow = logits("narrow", {"--experts", "int8"});
+  float most = 0;
+  for (size_t i = 0; i < wide.size(); ++i) most = std::max(most, std::abs(wide[i] - narrow[i]));
+  EXPECT_GT(most, 0);
+  EXPECT_LT(most, 0.02);
+  const auto bits = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"evaluate", run(), "--data", (folder_ / "text").string(), "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return nlohmann::json::parse(longhaul(words).output).at("bits_per_byte").get<double>();
+  };
+  const double of_wide = bits({}), of_narrow = bits({"--experts", "int8"});
+  EXPECT_NE(of_wide, of_narrow);
+  EXPECT_NEAR(of_wide, of_narrow, 1e-2);
 }
 
 // A model that reads whole documents is trained, goes on, and is evaluated; what would write with it says why it does not.

@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "generate/generate.h"
+#include "kernels/dispatch.h"
 #include "model/state.h"
+#include "support/int8_experts.h"
 #include "support/variant_models.h"
 
 namespace longhaul::generate {
@@ -92,24 +94,40 @@ TEST_P(Batched, PromptsMayDiffer) {
 }
 
 // Not tokens only: the logits of a sequence are the same bits, whatever beside it.
+void expect_bits_of_each_alone(model::Decoder& decoder, int64_t positions) {
+  std::vector<std::vector<int64_t>> ids;
+  for (const int64_t length : {1, 260, 7, 64, 2})
+    ids.push_back(random_ids(std::min(length, positions - 3), decoder.config().vocabulary, 5));
+  const auto run = [&](const std::vector<size_t>& which) {
+    model::DecoderState state = decoder.make_state();
+    std::vector<Continuation> prefill, next;
+    for (const size_t i : which) prefill.push_back({state.add(), ids[i]});
+    for (size_t n = 0; n < which.size(); ++n) next.push_back({prefill[n].row, {static_cast<int64_t>(which[n]) + 3}});
+    std::vector<Tensor> logits{advance(decoder, prefill, state)};
+    for (int step = 0; step < 2; ++step) logits.push_back(advance(decoder, next, state));
+    return at::stack(logits, 1);  // [sequences, passes, vocabulary]
+  };
+  const Tensor together = run({0, 1, 2, 3, 4});
+  EXPECT_TRUE(run({3, 0, 4}).equal(together.index_select(0, at::tensor({3, 0, 4}, at::kLong))));
+  for (size_t i = 0; i < ids.size(); ++i) EXPECT_TRUE(run({i})[0].equal(together[static_cast<int64_t>(i)])) << i;
+}
+
 TEST_P(Batched, LogitsAreThoseOfEachAloneBitForBit) {
   const PoisonFreshMemory poison;
   for (const char* dtype : {"bf16", "fp32"}) {
+    SCOPED_TRACE(dtype);
     model::Decoder decoder = filled_decoder(GetParam().config, dtype);
-    std::vector<std::vector<int64_t>> ids;
-    for (const int64_t length : {1, 260, 7, 64, 2}) ids.push_back(random_ids(std::min(length, positions() - 3), vocabulary(), 5));
-    const auto run = [&](const std::vector<size_t>& which) {
-      model::DecoderState state = decoder.make_state();
-      std::vector<Continuation> prefill, next;
-      for (const size_t i : which) prefill.push_back({state.add(), ids[i]});
-      for (size_t n = 0; n < which.size(); ++n) next.push_back({prefill[n].row, {static_cast<int64_t>(which[n]) + 3}});
-      std::vector<Tensor> logits{advance(decoder, prefill, state)};
-      for (int step = 0; step < 2; ++step) logits.push_back(advance(decoder, next, state));
-      return at::stack(logits, 1);  // [sequences, passes, vocabulary]
-    };
-    const Tensor together = run({0, 1, 2, 3, 4});
-    EXPECT_TRUE(run({3, 0, 4}).equal(together.index_select(0, at::tensor({3, 0, 4}, at::kLong)))) << dtype;
-    for (size_t i = 0; i < ids.size(); ++i) EXPECT_TRUE(run({i})[0].equal(together[static_cast<int64_t>(i)])) << dtype << " " << i;
+    expect_bits_of_each_alone(decoder, positions());
+  }
+}
+
+TEST(Batch, ExpertsInEightBitsHaveTheBitsThatTheyHaveAlone) {
+  const PoisonFreshMemory poison;
+  for (const char* dtype : {"bf16", "fp32"}) {
+    SCOPED_TRACE(dtype);
+    model::Decoder wide = filled_decoder(all_mixers(), dtype), decoder = int8_copy_of(wide);
+    expect_bits_of_each_alone(decoder, 1000);
+    EXPECT_EQ(kernels::Dispatcher::last("int8_grouped_feed_forward").chosen, "fused");
   }
 }
 

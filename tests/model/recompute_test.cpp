@@ -12,7 +12,7 @@
 #include "support/nightly.h"
 #include "tensor/cpu_allocator.h"
 
-namespace longhaul::model {
+namespace longhaul::model::recompute_test {
 namespace {
 
 using namespace longhaul::testing;
@@ -245,4 +245,4 @@ TEST(RecomputationDecoding, IsUntouched) {
 }
 
 }  // namespace
-}  // namespace longhaul::model
+}  // namespace longhaul::model::recompute_test

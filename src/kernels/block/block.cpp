@@ -123,6 +123,18 @@ void force_block_kernels(const std::optional<std::string>& name) {
   forced = name ? &kernels_named(*name, "force_block_kernels") : nullptr;
 }
 
+const Int8Products& int8_products() {
+  static constexpr Int8Products kNone;
+#ifdef __x86_64__
+  static const Int8Products of_amx{nullptr, kAvx512Int8Products.multiply_fp32};
+  const BlockKernels* const set = &block_kernels();
+  if (set == &kAvx512Bf16BlockKernels) return kAvx512Bf16Int8Products;
+  if (set == &kAvx512BlockKernels) return kAvx512Int8Products;
+  if (set == &amx_block_kernels()) return of_amx;
+#endif
+  return kNone;
+}
+
 BlockScope::BlockScope() : kernels_(&block_kernels()) {
   if (open_scopes++ == 0) kernels_->enter();
 }

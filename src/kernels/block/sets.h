@@ -2,12 +2,14 @@
 #pragma once
 
 #include "kernels/block/block.h"
+#include "kernels/block/int8.h"
 
 namespace longhaul::kernels {
 
 #ifdef __x86_64__
 extern const BlockKernels kAvx512Bf16BlockKernels, kAvx512BlockKernels, kAvx2BlockKernels;
 const BlockKernels& amx_block_kernels();
+extern const Int8Products kAvx512Bf16Int8Products, kAvx512Int8Products;
 #elif defined(__aarch64__)
 extern const BlockKernels kNeonBf16BlockKernels;
 #endif

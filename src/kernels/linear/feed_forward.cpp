@@ -8,24 +8,12 @@
 #include "kernels/differentiable.h"
 #include "kernels/dispatch.h"
 #include "kernels/documents.h"
+#include "kernels/linear/swiglu_epilogue.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {
 namespace {
-
-// Places in a contiguous matrix.
-class Places {
- public:
-  explicit Places(const Tensor& matrix)
-      : data_(static_cast<std::byte*>(matrix.mutable_data_ptr())), ld_(matrix.size(1)), bytes_(matrix.element_size()) {}
-  void* at(int64_t row, int64_t column) const { return data_ + (row * ld_ + column) * bytes_; }
-  int64_t ld() const { return ld_; }
-
- private:
-  std::byte* data_;
-  int64_t ld_, bytes_;
-};
 
 const void* from_column(const Tensor& vector, int64_t column) {
   return vector.defined() ? static_cast<const std::byte*>(vector.const_data_ptr()) + column * vector.element_size() : nullptr;
@@ -48,19 +36,7 @@ Epilogue activation_of(Activation activation, const Tensor& gelu_bias, const Ten
                 },
             .keeps = keeps_z};
   }
-  return {.run =
-              [storage, to = Places(a)](const OutputBlock& block) {
-                swiglu_forward_rows({.storage = storage,
-                                     .width = block.columns,
-                                     .gate = block.y,
-                                     .up = block.y_second,
-                                     .ld_x = block.ldy,
-                                     .y = to.at(block.row, block.column),
-                                     .ld_y = to.ld()},
-                                    0, block.rows);
-              },
-          .halves = true,
-          .keeps = keeps_z};
+  return swiglu_into(a, keeps_z);
 }
 
 // Of the product that gives da, the gradient of a: writes dz = da · act'(z).

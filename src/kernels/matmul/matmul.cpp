@@ -56,6 +56,29 @@ Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, c
   return product(x, rows_per_group, kept.for_output(weight, version), flat_bias, weight.size(-1), weight.size(-2), epilogue);
 }
 
+Refusal refuse_packed(const Tensor& x, const Int8Weight& weight) {
+  if (!x.device().is_cpu() || !weight.panels().device().is_cpu()) return "it runs on the CPU";
+  if (!element_known(x)) return "it computes in bf16 and fp32";
+  if (!columns_side_by_side(x)) return "the columns of the input do not lie side by side";
+  return "";
+}
+
+Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Int8Weight& weight, const Epilogue& epilogue) {
+  const int64_t k = weight.in(), n = weight.out();
+  const Tensor y = epilogue.keeps ? at::empty({x.size(0), n}, x.options().requires_grad(false)) : Tensor();
+  const auto run = [&]<class Element>(Element) {
+    multiply_rows<Element, int8_t>({read<Element>(x), x.stride(0), weight.panels().const_data_ptr<int8_t>(), nullptr,
+                                    y.defined() ? static_cast<Element*>(y.mutable_data_ptr()) : nullptr, n, k, n, epilogue,
+                                    weight.scale_eo().const_data_ptr<float>()},
+                                   row_groups(rows_per_group));
+  };
+  if (x.scalar_type() == at::kBFloat16)
+    run(uint16_t{});
+  else
+    run(float{});
+  return y;
+}
+
 Tensor packed_wide_output(const Tensor& x, const Tensor& weight, PackedWeight& kept, uint64_t version) {
   const int64_t k = weight.size(1), n = weight.size(0);
   const Tensor y = at::empty({x.size(0), n}, x.options().dtype(at::kFloat).requires_grad(false));

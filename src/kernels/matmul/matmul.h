@@ -6,6 +6,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/matmul/epilogue.h"
+#include "kernels/matmul/int8_weight.h"
 #include "kernels/matmul/packed_weight.h"
 
 namespace longhaul::kernels {
@@ -18,6 +19,9 @@ Refusal refuse_packed_weight_gradient(const Tensor& sink, const Tensor& bias_sin
 // epilogue does not keep it.
 Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Tensor& weight, const Tensor& bias, PackedWeight& kept,
                      uint64_t version, const Epilogue& epilogue = {});
+// The same with weights in eight bits, without a bias.
+Refusal refuse_packed(const Tensor& x, const Int8Weight& weight);
+Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, const Int8Weight& weight, const Epilogue& epilogue = {});
 // [rows, in] → [rows, out] in fp32, as the sums come out, with weight [out, in].
 Tensor packed_wide_output(const Tensor& x, const Tensor& weight, PackedWeight& kept, uint64_t version);
 // [rows, out] → [rows, in].

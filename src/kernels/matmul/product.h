@@ -2,6 +2,7 @@
 // of x and y and has its own weight. bf16 (as bits, sums and gradients in fp32) and fp32.
 //
 //   y = x B (+ bias)      B packed as PanelLayout says: Wᵀ for the forward pass, W for the gradient of the input; then the epilogue
+//   y = (x B) ∘ scale     B in eight bits (int8_weight.h), widened while it is multiplied; the same sums as with a wide B, then the scales
 //   y = x B in fp32       the sums as they come out, for one weight
 //   sink += dyᵀ x         in fp32, straight into the sink; bias_sink += Σ_t dy_t
 //
@@ -22,19 +23,20 @@ struct RowGroup {
 };
 std::vector<RowGroup> row_groups(std::span<const int64_t> rows_per_group);
 
-template <class Element>
+template <class Element, class Stored = Element>  // Stored: int8_t, or the same
 struct RowProduct {
   const Element* x;  // [rows × k], stride ldx
   int64_t ldx;
-  const Element* panels;  // of all groups, PanelLayout<Element>(k, n).size() apart
+  const Stored* panels;   // of all groups, PanelLayout<Element>(k, n).size() apart; int8: Int8Layout(k, n).size()
   const Element* bias;    // [n] or null; of every group
   Element* y;             // [rows × n], stride ldy; null where the epilogue does not keep it
   int64_t ldy;
   int64_t k, n;
   const Epilogue& epilogue;
+  const float* scales = nullptr;  // int8: [groups, n]
 };
-template <class Element>
-void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup> groups);
+template <class Element, class Stored = Element>
+void multiply_rows(const RowProduct<Element, Stored>& product, std::span<const RowGroup> groups);
 
 template <class Element>
 struct WideProduct {

@@ -1,6 +1,9 @@
 #include <type_traits>
 
 #include "base/machine.h"
+#include "kernels/block/int8.h"
+#include "kernels/int8/loops.h"
+#include "kernels/matmul/int8_weight.h"
 #include "kernels/matmul/product.h"
 #include "kernels/matmul/tasks.h"
 #include "kernels/scratch.h"
@@ -46,10 +49,39 @@ TaskList<Block> blocks_of(std::span<const RowGroup> groups, int64_t k, int64_t n
   return blocks;
 }
 
+// c [rows × columns] = A B as multiply_panels has it, for panels in eight bits. They are widened in registers where the set can do that; else four at a
+// time, chunk by chunk, in cache. Either way sums have the order of the wide product.
 template <class Element>
+void multiply_int8_panels(const BlockScope& kernels, const Element* a, int64_t lda, const int8_t* panels, const Int8Layout& layout,
+                          int64_t rows, int64_t column, int64_t columns, float* c, int64_t ldc) {
+  if (const auto multiply = int8_products().multiply_of(Element{}); multiply != nullptr && layout.chunks.count > 0) {
+    for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
+      multiply(a + layout.chunks.begin(chunk), lda, panels + layout.offset(chunk, column), rows, columns, layout.chunks.length_of(chunk), c,
+               ldc, chunk > 0);
+    }
+    return;
+  }
+  constexpr int64_t kStrip = 4 * kPanelColumns;
+  static thread_local Scratch scratch;
+  Element* const wide = scratch.take<Element>(layout.chunks.length * kStrip);
+  const Int8Loops& loops = int8_loops();
+  for (int64_t strip = 0; strip < columns; strip += kStrip) {
+    const int64_t width = std::min(kStrip, columns - strip);
+    if (layout.chunks.count == 0) kernels->multiply(a, lda, wide, rows, width, 0, c + strip, ldc, false);
+    for (int64_t chunk = 0; chunk < layout.chunks.count; ++chunk) {
+      const int64_t k = layout.chunks.length_of(chunk), size = panel_rows<Element>(k) * kPanelColumns;
+      const int8_t* const from = panels + layout.offset(chunk, column + strip);
+      for (int64_t panel = 0; panel * kPanelColumns < width; ++panel)
+        loops.widen(from + panel * packed_k(k) * kPanelColumns, panel_rows<Element>(k), wide + panel * size);
+      kernels->multiply(a + layout.chunks.begin(chunk), lda, wide, rows, width, k, c + strip, ldc, chunk > 0);
+    }
+  }
+}
+
+template <class Element, class Stored>
 class BlockRunner {
  public:
-  explicit BlockRunner(const RowProduct<Element>& product) : product_(product), layout_(product.k, product.n) {}
+  explicit BlockRunner(const RowProduct<Element, Stored>& product) : product_(product), layout_(product.k, product.n) {}
 
   void run(const Block& block) const {
     const Epilogue& epilogue = product_.epilogue;
@@ -74,13 +106,26 @@ class BlockRunner {
   }
 
  private:
-  // The block's rows and as many columns from `column` on.
-  void compute(const Block& block, int64_t column, Element* y, int64_t ldy) const {
-    const Element* const panels = product_.panels + block.group * layout_.size();
+  // The sums of the block's rows and of as many columns from `column` on.
+  void multiply(const Block& block, int64_t column, float* c, int64_t ldc) const {
+    const Stored* const panels = product_.panels + block.group * layout_.size();
     const Element* const x = product_.x + block.row * product_.ldx;
+    if constexpr (std::is_same_v<Stored, Element>) {
+      multiply_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, c, ldc);
+    } else {
+      multiply_int8_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, c, ldc);
+      const float* const scales = product_.scales + block.group * product_.n + column;
+      for (int64_t i = 0; i < block.rows; ++i) {
+#pragma omp simd
+        for (int64_t j = 0; j < block.columns; ++j) c[i * ldc + j] *= scales[j];
+      }
+    }
+  }
+
+  void compute(const Block& block, int64_t column, Element* y, int64_t ldy) const {
     const Element* const bias = product_.bias == nullptr ? nullptr : product_.bias + column;
     if constexpr (std::is_same_v<Element, float>) {
-      multiply_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, y, ldy);
+      multiply(block, column, y, ldy);
       if (bias == nullptr) return;
       for (int64_t i = 0; i < block.rows; ++i) {
 #pragma omp simd
@@ -89,7 +134,7 @@ class BlockRunner {
     } else {
       static thread_local Scratch scratch;
       float* const c = scratch.take<float>(block.rows * block.columns);
-      multiply_panels(kernels_, x, product_.ldx, panels, layout_, block.rows, column, block.columns, c, block.columns);
+      multiply(block, column, c, block.columns);
       if (bias == nullptr)
         kernels_->round_bf16(c, block.columns, block.rows, block.columns, y, ldy);
       else
@@ -98,8 +143,8 @@ class BlockRunner {
   }
 
   const BlockScope kernels_;
-  const RowProduct<Element>& product_;
-  const PanelLayout<Element> layout_;
+  const RowProduct<Element, Stored>& product_;
+  const std::conditional_t<std::is_same_v<Stored, Element>, PanelLayout<Element>, Int8Layout> layout_;
 };
 
 }  // namespace
@@ -114,11 +159,11 @@ std::vector<RowGroup> row_groups(std::span<const int64_t> rows_per_group) {
   return groups;
 }
 
-template <class Element>
-void multiply_rows(const RowProduct<Element>& product, std::span<const RowGroup> groups) {
-  blocks_of(groups, product.k, product.n, sizeof(Element), product.epilogue.halves)
+template <class Element, class Stored>
+void multiply_rows(const RowProduct<Element, Stored>& product, std::span<const RowGroup> groups) {
+  blocks_of(groups, product.k, product.n, sizeof(Stored), product.epilogue.halves)
       .run(kProductGrain, [&](const Block* first, const Block* last) {
-        const BlockRunner<Element> runner(product);
+        const BlockRunner<Element, Stored> runner(product);
         for (const Block* block = first; block != last; ++block) runner.run(*block);
       });
 }
@@ -139,6 +184,8 @@ void multiply_rows_wide(const WideProduct<Element>& product) {
 
 template void multiply_rows(const RowProduct<uint16_t>&, std::span<const RowGroup>);
 template void multiply_rows(const RowProduct<float>&, std::span<const RowGroup>);
+template void multiply_rows(const RowProduct<uint16_t, int8_t>&, std::span<const RowGroup>);
+template void multiply_rows(const RowProduct<float, int8_t>&, std::span<const RowGroup>);
 template void multiply_rows_wide(const WideProduct<uint16_t>&);
 template void multiply_rows_wide(const WideProduct<float>&);
 

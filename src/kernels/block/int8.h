@@ -1,0 +1,23 @@
+// The products of block.h with a B in eight bits (matmul/int8_weight.h), widened in registers while it is read from memory: decoding is bound by how fast
+// B comes. Sums are those of the set's product with B as bf16 or fp32, to the bit. B's panels are [packed_k(k)][16], zeros beyond the edges, for either type
+// of A. For few rows they take half the time of bf16 and a third of fp32 where B is in memory, for hundreds as much (bench/results/decode.md).
+#pragma once
+
+#include <cstdint>
+
+namespace longhaul::kernels {
+
+struct Int8Products {
+  void (*multiply_bf16)(const uint16_t* a, int64_t lda, const int8_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
+                        bool accumulate) = nullptr;
+  void (*multiply_fp32)(const float* a, int64_t lda, const int8_t* panels, int64_t m, int64_t n, int64_t k, float* c, int64_t ldc,
+                        bool accumulate) = nullptr;
+
+  // By element type of A; null: the set has none, and B is widened in cache (int8/loops.h) for its own product.
+  auto multiply_of(uint16_t) const { return multiply_bf16; }
+  auto multiply_of(float) const { return multiply_fp32; }
+};
+
+const Int8Products& int8_products();  // of the set that block_kernels() names; empty where it has none: in AVX-512's alone, and of AMX in fp32
+
+}  // namespace longhaul::kernels

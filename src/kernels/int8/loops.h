@@ -1,0 +1,20 @@
+// Weights in eight bits (matmul/int8_weight.h) on their way into a product: a panel of whole numbers [rows][16] becomes one as block.h has it.
+// Whole numbers below 128 are exact in bf16, so a product with the wide panel is one with the numbers themselves. Raw pointers, one thread;
+// every instruction set writes the same bits.
+#pragma once
+
+#include <cstdint>
+
+namespace longhaul::kernels {
+
+struct Int8Loops {
+  void (*widen_bf16)(const int8_t* panel, int64_t rows, uint16_t* wide) = nullptr;  // rows: even
+  void (*widen_fp32)(const int8_t* panel, int64_t rows, float* wide) = nullptr;
+
+  void widen(const int8_t* panel, int64_t rows, uint16_t* wide) const { widen_bf16(panel, rows, wide); }
+  void widen(const int8_t* panel, int64_t rows, float* wide) const { widen_fp32(panel, rows, wide); }
+};
+
+const Int8Loops& int8_loops();  // of the set that block_kernels() names
+
+}  // namespace longhaul::kernels
