@@ -18,19 +18,19 @@ using recipe::RouterChoice;
 
 constexpr int64_t kSequences = 2, kTokens = 12;
 
-struct Trained {
+struct RoutedPass {
   std::vector<Tensor> tensors;  // losses, statistics, what moves biases, gradients
   std::vector<std::shared_ptr<const Routes>> routes;
   double sum = 0;  // of all losses
 };
 
 // Two micro-batches, forward and then backward; each replays its routes, if there are any.
-Trained train(Decoder& decoder, const std::vector<std::shared_ptr<const Routes>>& replayed = {}) {
+RoutedPass routed_pass(Decoder& decoder, const std::vector<std::shared_ptr<const Routes>>& replayed = {}) {
   ParameterSet& parameters = decoder.parameters();
   parameters.zero_gradients();
   parameters.begin_step([](Arena&) {});
   LocalOps ops;
-  Trained trained;
+  RoutedPass trained;
   std::vector<Tensor> losses;
   for (int64_t m = 0; m < 2; ++m) {
     Context context(ops, decoder.precision());
@@ -103,13 +103,13 @@ class RoutesOfForms : public ::testing::TestWithParam<NamedConfig> {};
 
 TEST_P(RoutesOfForms, TheirOwnAreTheSameToTheBit) {
   Decoder decoder = filled_decoder(GetParam().config);
-  const Trained expected = train(decoder);
+  const RoutedPass expected = routed_pass(decoder);
   ASSERT_EQ(std::ssize(*expected.routes[0]), std::ssize(blocks_with_routers(GetParam().config)));
   for (const std::string& block : blocks_with_routers(GetParam().config))
     EXPECT_EQ(expected.routes[0]->at(block).sizes(), at::IntArrayRef({kSequences * kTokens, 2})) << block;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
     decoder.set_recompute(recompute);
-    const Trained found = train(decoder, expected.routes);
+    const RoutedPass found = routed_pass(decoder, expected.routes);
     ASSERT_EQ(found.tensors.size(), expected.tensors.size());
     for (size_t i = 0; i < expected.tensors.size(); ++i) EXPECT_TRUE(found.tensors[i].equal(expected.tensors[i])) << i;
   }
@@ -119,7 +119,7 @@ TEST_P(RoutesOfForms, TheirOwnAreTheSameToTheBit) {
 TEST_P(RoutesOfForms, APerturbedRouterReplaysThem) {
   Decoder decoder = filled_decoder(GetParam().config);
   const auto routes = other_routes(GetParam().config);
-  const Trained before = train(decoder, routes);
+  const RoutedPass before = routed_pass(decoder, routes);
   {
     const at::NoGradGuard no_gradient;
     for (const std::string& block : blocks_with_routers(GetParam().config)) {
@@ -128,8 +128,8 @@ TEST_P(RoutesOfForms, APerturbedRouterReplaysThem) {
       router.written();
     }
   }
-  const Trained after = train(decoder, routes);
-  for (const Trained* trained : {&before, &after}) {
+  const RoutedPass after = routed_pass(decoder, routes);
+  for (const RoutedPass* trained : {&before, &after}) {
     for (size_t m = 0; m < 2; ++m) {
       for (const auto& [block, choice_tk] : *routes[m]) EXPECT_TRUE(trained->routes[m]->at(block).equal(choice_tk)) << block;
     }
@@ -142,7 +142,7 @@ TEST_P(RoutesOfForms, GradientsByDifferences) {
   if (GetParam().config.router.capacity_factor > 0) GTEST_SKIP() << "what is dropped goes by weights";
   Decoder decoder = filled_decoder(GetParam().config);
   const auto routes = other_routes(GetParam().config);
-  train(decoder, routes);
+  routed_pass(decoder, routes);
   std::vector<Tensor> gradients;
   for (const auto& parameter : decoder.parameters().all()) gradients.push_back(parameter->trainable() ? parameter->grad.clone() : Tensor());
   for (const std::string& block : blocks_with_routers(GetParam().config)) {
@@ -160,7 +160,7 @@ TEST_P(RoutesOfForms, GradientsByDifferences) {
           parameter.written();
         };
         move(step);
-        const double sum = train(decoder, routes).sum;
+        const double sum = routed_pass(decoder, routes).sum;
         move(-step);
         return sum;
       };
