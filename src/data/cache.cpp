@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/signals.h"
 
 namespace longhaul::data {
 namespace fs = std::filesystem;
@@ -18,6 +21,8 @@ bool is_named(std::string_view name, std::string_view before, std::string_view a
   if (!name.starts_with(before) || !name.ends_with(after) || name.size() != before.size() + 16 + after.size()) return false;
   return name.substr(before.size(), 16).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
+
+fs::path preparation_of(const fs::path& folder) { return folder / "preparation"; }  // what is locked
 
 std::optional<CacheEntry::Kind> kind_of(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
@@ -81,12 +86,28 @@ std::vector<CacheEntry> list_cache(const fs::path& folder) {
   return entries;
 }
 
+std::unique_ptr<FileLock> lock_preparation(const fs::path& folder) {
+  for (bool said = false;;) {
+    make_folders(folder);
+    try {
+      auto lock = std::make_unique<FileLock>(preparation_of(folder));
+      if (lock->is_at_its_path()) return lock;  // else it was removed from the cache meanwhile
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kUsage) throw;
+      if (!std::exchange(said, true))
+        log_info("{} is being prepared already, {}: waiting for it", folder.filename().string(), error.fields().found);
+      pause_unless_stopped(0.1);
+      throw_if_stop_requested("waiting for data that another process prepares");
+    }
+  }
+}
+
 bool remove_from_cache(const CacheEntry& entry) {
   std::error_code problem;
   if (entry.kind == CacheEntry::Kind::kTokens) {
     std::optional<FileLock> nobody_prepares_it;
     try {
-      nobody_prepares_it.emplace(entry.path / "preparation");
+      nobody_prepares_it.emplace(preparation_of(entry.path));
     } catch (const Error& error) {
       if (error.code() == ExitCode::kUsage) return false;
       throw;

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "base/file.h"
 
 namespace longhaul::data {
 
@@ -20,6 +23,10 @@ std::string name_of(CacheEntry::Kind kind);  // "token shards"
 // Of the folder, and of the packing indexes in its folder "packing"; by name. Other things that lie there are not looked at. A folder
 // that is not there holds nothing.
 std::vector<CacheEntry> list_cache(const std::filesystem::path& folder);
+
+// Makes the folder and holds it while it is prepared. Of runs that begin at once and want the same data one prepares it; the others wait here, and find it made.
+// A request to stop ends the waiting.
+std::unique_ptr<FileLock> lock_preparation(const std::filesystem::path& folder);
 
 // False: a process is preparing it. A run that has it open goes on undisturbed.
 bool remove_from_cache(const CacheEntry& entry);

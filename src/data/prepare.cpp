@@ -247,8 +247,7 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
     return prepared;
   };
   if (auto prepared = reuse()) return std::move(*prepared);
-  make_folders(folder);
-  const FileLock lock(folder / "preparation");
+  const auto lock = lock_preparation(folder);
   if (auto prepared = reuse()) return std::move(*prepared);  // another process was faster
 
   const Source& input = corpus.sources()[source];

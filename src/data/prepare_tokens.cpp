@@ -97,8 +97,7 @@ PreparedSource prepare_tokens(const TokenSource& source, const Tokenizer& tokeni
   const std::vector<TokenFile> files = token_files(source.path);
   const ShardIdentity identity{encoder.sha256, key_of(files, source.held_out_percent, encoder), encoder.vocabulary, encoder.separator};
   const fs::path folder = cache / ("tokens-" + identity.preparation.substr(0, 16));
-  make_folders(folder);
-  const FileLock lock(folder / "preparation");
+  const auto lock = lock_preparation(folder);
   const bool there = fs::exists(folder / "dataset.json");
   if (!there) make(folder, files, source, tokenizer, identity);
   PreparedSource prepared = PreparedSource::open(folder, &identity);

@@ -1,10 +1,14 @@
 #include "data/cache.h"
 
 #include <chrono>
+#include <csignal>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/signals.h"
 #include "data/packing.h"
 #include "data/run_data.h"
 #include "data/support.h"
@@ -97,6 +101,51 @@ TEST_F(Cache, WhatIsBeingPreparedStays) {
     EXPECT_FALSE(remove_from_cache(entry));
     EXPECT_TRUE(std::filesystem::exists(entry.path / "dataset.json"));
   }
+}
+
+// Two runs that begin at once: one prepares, the other waits for it and takes what it made.
+TEST_F(Cache, WhoComesWhileDataIsBeingPreparedWaits) {
+  for (const CacheEntry& entry : list_cache(cache())) {
+    if (entry.kind == kTokens) std::filesystem::remove(entry.path / "dataset.json");
+  }
+  std::vector<RunData> made;
+  std::mutex mutex;
+  const auto run = [&] {
+    RunData data = open_run_data(options_, {}, cache());
+    const std::scoped_lock lock(mutex);
+    made.push_back(std::move(data));
+  };
+  std::thread first(run), second(run);
+  first.join();
+  second.join();
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_EQ(made[0].train()[0]->fingerprint(), made[1].train()[0]->fingerprint());
+  EXPECT_EQ(made[0].sources[0].reused + made[1].sources[0].reused, 1) << "prepared once";
+}
+
+TEST_F(Cache, ARequestToStopEndsTheWaiting) {
+  const std::filesystem::path folder = cache() / "tokens-0123456789abcdef";
+  const auto held = lock_preparation(folder);
+  std::thread stop([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    request_stop(SIGTERM);
+  });
+  EXPECT_EQ(error_of([&] { lock_preparation(folder); }).code(), ExitCode::kPreemptedNotSaved);
+  stop.join();
+  clear_signal_requests();
+}
+
+TEST_F(Cache, WhatWasRemovedWhileItWasWaitedForIsMadeAnew) {
+  const std::filesystem::path folder = cache() / "tokens-0123456789abcdef";
+  auto held = lock_preparation(folder);
+  std::unique_ptr<FileLock> next;
+  std::thread waits([&] { next = lock_preparation(folder); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::filesystem::remove_all(folder);
+  held.reset();
+  waits.join();
+  ASSERT_NE(next, nullptr);
+  EXPECT_TRUE(next->is_at_its_path());
 }
 
 }  // namespace
