@@ -1,6 +1,7 @@
 #include "cli/write_routes.h"
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace longhaul::cli {
 
@@ -9,8 +10,9 @@ void write_routes_of(const checkpoint::OpenModel& model, std::span<const generat
   generate::write_routes(path, sequences, config, {{"checkpoint", model.folder.string()}, {"step", std::to_string(model.step)}});
   int64_t tokens = 0;
   for (const generate::RoutedSequence& each : sequences) tokens += std::ssize(each.ids);
-  log_info("routes of {} tokens of {} sequences, {} of {} experts each in {} layers, written to {}", tokens, sequences.size(),
-           config.experts_per_token, config.experts, model::blocks_with_routers(config).size(), path);
+  log_info("routes of {} in {}, {} of {} experts each in {}, written to {}", counted(tokens, "token"),
+           counted(std::ssize(sequences), "sequence"), config.experts_per_token, config.experts,
+           counted(std::ssize(model::blocks_with_routers(config)), "layer"), path);
 }
 
 }  // namespace longhaul::cli

@@ -67,7 +67,7 @@ TEST_F(RoutesCommands, ATextIsJudgedByTheExpertsThatWroteIt) {
   const ProcessResult sampled = longhaul(
       {"sample", at("run"), "--prompt", "ab", "--tokens", "5", "--min-tokens", "5", "--count", "2", "--routes", at("texts"), "--json"});
   ASSERT_EQ(sampled.status, 0) << sampled.errors;
-  EXPECT_THAT(sampled.errors, HasSubstr("routes of 14 tokens of 2 sequences, 2 of 8 experts each in 2 layers"));
+  EXPECT_THAT(sampled.errors, HasSubstr("routes of 14 tokens in 2 sequences, 2 of 8 experts each in 2 layers"));
   const auto written = tensors("texts");
   ASSERT_EQ(written.size(), 4u);
   EXPECT_EQ(written.at("layers.1.experts").size(), 14 * 2 * sizeof(int16_t));
@@ -107,7 +107,7 @@ TEST_F(RoutesCommands, OfManyPromptsEveryOneIsRead) {
   const ProcessResult sampled =
       longhaul({"sample", at("run"), "--prompts", at("prompts.jsonl"), "--tokens", "1", "--routes", at("texts"), "--json"});
   ASSERT_EQ(sampled.status, 0) << sampled.errors;
-  EXPECT_THAT(sampled.errors, AllOf(HasSubstr("prefix cache: none (--routes"), HasSubstr("routes of 1202 tokens of 2 sequences")));
+  EXPECT_THAT(sampled.errors, AllOf(HasSubstr("prefix cache: none (--routes"), HasSubstr("routes of 1,202 tokens in 2 sequences")));
 }
 
 TEST_F(RoutesCommands, RefusalsHaveTheirExitCodes) {
