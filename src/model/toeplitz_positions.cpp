@@ -11,6 +11,7 @@ namespace longhaul::model {
 ToeplitzPositions::ToeplitzPositions(const recipe::ModelConfig& config, ParameterSet& parameters)
     : Module("toeplitz"),
       grid_(recipe::grid_of(config).begin(), recipe::grid_of(config).end()),
+      places_(config.lightnet.tokens_of_grid()),
       coefficient_(parameters.add_stacked("toeplitz.coefficient.weight", {"toeplitz.coefficient.weight"})),
       rate_(parameters.add_stacked("toeplitz.rate.weight", {"toeplitz.rate.weight"})),
       first_channel_(coefficient_.parts[0].held.offset[0]) {}
@@ -32,15 +33,13 @@ Tensor ToeplitzPositions::forward(Context& context, const Tensor& hidden, const 
 
 // Every document is laid out as a whole grid, with zeros where it ends early, behind its first token.
 Tensor ToeplitzPositions::along_axes(const Tensor& x, const layout::SequenceView& view) const {
-  int64_t places = 1;
-  for (const int64_t size : grid_) places *= size;
   std::vector<int64_t> tokens, cells;
   for (const layout::Segment& segment : view.segments) {
     for (int64_t t = segment.local_start; t < segment.local_start + segment.length; ++t) {
       const int64_t position = view.positions_of_axis(0)[static_cast<size_t>(t)];
-      if (position < 1 || position > places) continue;
+      if (position < 1 || position > places_) continue;
       tokens.push_back(t);
-      cells.push_back(segment.document * places + position - 1);
+      cells.push_back(segment.document * places_ + position - 1);
     }
   }
   const auto axes = static_cast<int64_t>(grid_.size());
@@ -49,7 +48,7 @@ Tensor ToeplitzPositions::along_axes(const Tensor& x, const layout::SequenceView
   for (int64_t a = 0; a < axes; ++a) of_axes.push_back({coefficient.select(2, a).contiguous(), log_decay.select(1, a).contiguous()});
 
   const Tensor at_tokens = to_device(to_tensor(tokens), x.device()), at_cells = to_device(to_tensor(cells), x.device());
-  const Tensor laid_out = x.new_zeros({view.layout.documents() * places, x.size(1)}).index_copy(0, at_cells, x.index_select(0, at_tokens));
+  const Tensor laid_out = x.new_zeros({view.layout.documents() * places_, x.size(1)}).index_copy(0, at_cells, x.index_select(0, at_tokens));
   const std::vector<kernels::GridSizes> grids(static_cast<size_t>(view.layout.documents()), grid_);
   return x.index_copy(0, at_tokens, kernels::toeplitz_of_grids(laid_out, grids, of_axes).index_select(0, at_cells));
 }

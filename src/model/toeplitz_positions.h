@@ -19,6 +19,7 @@ class ToeplitzPositions : public Module {
   Tensor along_axes(const Tensor& x_tc, const layout::SequenceView& view) const;
 
   std::vector<int64_t> grid_;  // empty: documents are rows
+  int64_t places_;             // on it
   Parameter& coefficient_;     // B, of this rank's channels
   Parameter& rate_;            // r: λ = exp(−e^r)
   int64_t first_channel_;
