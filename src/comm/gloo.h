@@ -14,6 +14,7 @@
 // its process lives on, ends as a time that ran out. Times run in steps of 20 ms.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ namespace longhaul::comm {
 
 class GlooGroup;
 class GlooWorld;
+
+inline constexpr int64_t kGlooRoundBytes = int64_t{32} << 20;  // of a sum that are under way at once: bounds the memory beside it
 
 class Gloo final : public Communicator {
  public:

@@ -87,6 +87,11 @@ std::shared_ptr<GlooCall> GlooGroup::start(Call call) {
 void GlooGroup::start_collective(const std::shared_ptr<GlooCall>& call) {
   ++started_;
   last_ = call->label;
+  if (size() == 1) {  // nobody to meet
+    call->heard.resize(1);
+    call->heard[0].next_group = world_->next_group();
+    return call->finish_one(tried(*call, [&] { return move_tensors(*call); }));
+  }
   Notice notice = notice_of(*call);
   if (call->call.kind == CallKind::kSplit) notice.next_group = world_->next_group();
   const auto count = static_cast<size_t>(size());

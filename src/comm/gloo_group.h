@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "comm/call.h"
+#include "comm/gloo.h"
 #include "comm/gloo_world.h"
 
 namespace longhaul::comm {
@@ -113,7 +114,7 @@ class GlooGroup {
   bool move_tensors(GlooCall& call);
   bool transmit(const std::vector<Part>& sends, const std::vector<Part>& receives, const GlooCall& call);
   bool all_reduce(GlooCall& call);
-  bool sum_up(std::byte* values, int64_t elements, const GlooCall& call, std::vector<std::byte>& scratch);
+  bool sum_up(std::byte* values, int64_t elements, const GlooCall& call, std::byte* scratch);
   bool reduce_scatter(GlooCall& call);
   bool all_gather(GlooCall& call);
   bool all_to_all(GlooCall& call);

@@ -1,6 +1,7 @@
 #include "comm/gloo_world.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,11 +14,19 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTick{20};          // how exact deadlines are
 constexpr milliseconds kLook{100};         // how soon another rank's failure is seen
 constexpr milliseconds kExplanation{700};  // for the reason of a broken connection to appear
+constexpr milliseconds kAnswer{2000};      // for the store of a rank 0 that goes on to answer
 constexpr milliseconds kFarewell{3000};    // for the others to read why, where one of them may be dead
 constexpr const char* kFailureKey = "failure";
 
 Deadline now() { return std::chrono::steady_clock::now(); }
-Deadline after(Deadline start, milliseconds time) { return start == Deadline::max() ? start : start + time; }
+Deadline after(Deadline start, milliseconds time) {
+  return start == Deadline::max() || time == kNoTimeout ? Deadline::max() : start + time;
+}
+
+template <class Answer>
+bool is_there(const std::future<Answer>& answer, milliseconds patience) {
+  return answer.wait_for(patience) == std::future_status::ready;
+}
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -45,7 +54,7 @@ Failure from_text(const std::string& text) {
 }
 
 GlooWorld::GlooWorld(std::unique_ptr<Wire> wire, int64_t rank, int64_t size, Timeout timeout)
-    : wire_(std::move(wire)), rank_(rank), size_(size), timeout_(timeout) {
+    : wire_(std::move(wire)), rank_(rank), size_(size), timeout_(timeout), store_(wire_) {
   watcher_.post([this] { watch(); });
 }
 
@@ -60,15 +69,29 @@ GlooWorld::~GlooWorld() {
   left_behind_.clear();
 }
 
+milliseconds pause_before_asking(int64_t n, int64_t ranks) {
+  const int64_t longest = std::max<int64_t>(kLook.count(), ranks);
+  return milliseconds(std::min(longest, int64_t{2} << std::min<int64_t>(n, 32)));
+}
+
+// A store that answers nothing for as long as a call may take is a failure too, of which ranks hear that wait in no call. It is given a moment more, for this
+// process may have been stopped meanwhile itself.
 void GlooWorld::watch() {
-  Deadline next_look = now();
+  const milliseconds between = pause_before_asking(INT64_MAX, size_);
+  Deadline asked = now(), given_up = Deadline::max();
+  std::future<std::optional<Failure>> answer = ask_for_failure();
   Lock lock(mutex_);
   while (!ending_) {
     stop_overdue();
-    if (!failure_ && now() >= next_look) {
+    std::optional<Failure> found;
+    if (answer.valid() && is_there(answer, milliseconds(0))) found = failure_of(answer);
+    const bool silent = answer.valid() && !failure_ && now() >= after(asked, timeout_);
+    given_up = silent ? std::min(given_up, now() + kAnswer) : Deadline::max();
+    if (now() >= given_up) found = silent_store();
+    if (!answer.valid() && !failure_ && now() >= asked + between) asked = now(), answer = ask_for_failure();
+    if (found) {
       lock.unlock();
-      look_at_store();
-      next_look = now() + kLook;
+      adopt(std::move(*found));
       lock.lock();
     }
     changed_.wait_for(lock, kTick);
@@ -86,16 +109,31 @@ void GlooWorld::stop_overdue() {
   }
 }
 
-void GlooWorld::look_at_store() {
+std::future<std::optional<Failure>> GlooWorld::ask_for_failure() {
+  return store_.ask([](Wire& wire) -> std::optional<Failure> {
+    if (!wire.has(kFailureKey)) return std::nullopt;
+    return from_text(wire.get(kFailureKey));
+  });
+}
+
+std::optional<Failure> GlooWorld::failure_of(std::future<std::optional<Failure>>& answer) const {
   try {
-    if (wire_->has(kFailureKey)) adopt(from_text(wire_->get(kFailureKey)));
+    return answer.get();
   } catch (const std::exception& error) {
-    adopt({.fields = {.code = ExitCode::kCommunication,
-                      .what = "the store of rank 0 does not answer",
-                      .expected = fmt::format("rank 0 of {}, which holds it, to be there", size_),
-                      .found = first_line(error.what())},
-           .aborted = true});
+    return Failure{.fields = {.code = ExitCode::kCommunication,
+                              .what = "the store of rank 0 does not answer",
+                              .expected = fmt::format("rank 0 of {}, which holds it, to be there", size_),
+                              .found = first_line(error.what())},
+                   .aborted = true};
   }
+}
+
+Failure GlooWorld::silent_store() const {
+  return {.fields = {.code = ExitCode::kCommunication,
+                     .what = "the store of rank 0 does not answer",
+                     .expected = fmt::format("rank 0 of {}, which holds it, to answer within {} ms", size_, timeout_.count()),
+                     .found = "no answer, and no broken connection: rank 0, its machine or the way there stands still"},
+          .aborted = true};
 }
 
 void GlooWorld::adopt(Failure failure) {
@@ -106,17 +144,15 @@ void GlooWorld::adopt(Failure failure) {
     failed_at_ = now();
   }
   changed_.notify_all();
-  try {
-    wire_->add("learned", 1);
-  } catch (const std::exception&) {
-    // The store has gone with rank 0, which was the failure or learned of it.
-  }
+  // Or the store has gone with rank 0, which was the failure or learned of it.
+  store_.ask([](Wire& wire) { return wire.add("learned", 1); });
 }
 
 void GlooWorld::fail(Failure failure) {
   if (this->failure()) return;
+  auto first = store_.ask([text = to_text(failure)](Wire& wire) { return wire.set_once(kFailureKey, text); });
   try {
-    failure = from_text(wire_->set_once(kFailureKey, to_text(failure)));
+    if (is_there(first, kAnswer)) failure = from_text(first.get());
   } catch (const std::exception&) {
     // Without a store this rank's own words stand.
   }
@@ -130,11 +166,19 @@ std::optional<Failure> GlooWorld::failure() const {
 
 // Whoever fails says so in the store before he goes: only he who says nothing has died.
 void GlooWorld::broken(int64_t peer, const std::string& call, const std::string& reason) {
-  for (const Deadline end = now() + kExplanation; now() < end && !failure(); pause(kTick)) look_at_store();
+  bool answers = true;
+  const Deadline end = now() + kExplanation;
+  for (int64_t n = 3; answers && now() < end && !failure(); pause(pause_before_asking(n++, size_))) {
+    auto answer = ask_for_failure();
+    answers = is_there(answer, kAnswer);
+    if (!answers) break;
+    if (std::optional<Failure> found = failure_of(answer)) return adopt(std::move(*found));
+  }
+  const char* const silence = answers ? "" : "; the store of rank 0 does not answer either, so what stands still may be rank 0";
   fail({.fields = {.code = ExitCode::kCommunication,
                    .what = fmt::format("rank {} has died", peer),
                    .expected = fmt::format("all {} ranks to stay until the end; rank {} waited for it in {}", size_, rank_, call),
-                   .found = "its connection was closed, and it gave no reason: " + first_line(reason)},
+                   .found = fmt::format("its connection was closed, and it gave no reason: {}{}", first_line(reason), silence)},
         .aborted = true});
 }
 
@@ -183,34 +227,38 @@ void GlooWorld::pause(milliseconds time) {
 }
 
 bool GlooWorld::store_says(const char* counter, int64_t count) {
+  auto answer = store_.ask([counter](Wire& wire) { return wire.add(counter, 0); });
   try {
-    return wire_->add(counter, 0) >= count;
+    return is_there(answer, kAnswer) && answer.get() >= count;
   } catch (const std::exception&) {
     return true;  // nobody is left to wait for
   }
 }
 
-void GlooWorld::linger() {
+// False: nobody is left to tell.
+bool GlooWorld::tell_store(const char* counter) {
+  auto answer = store_.ask([counter](Wire& wire) { return wire.add(counter, 1); });
   try {
-    if (!failure()) wire_->add("left", 1);
+    if (is_there(answer, kAnswer)) answer.get();
+    return true;
   } catch (const std::exception&) {
-    return;
+    return false;
   }
-  while (!failure() && !store_says("left", size_)) pause(milliseconds(2));
+}
+
+// A store that stands still is a failure in the end (watch), and then nobody is waited for.
+void GlooWorld::linger() {
+  if (!failure() && !tell_store("left")) return;
+  for (int64_t n = 0; !failure() && !store_says("left", size_);) pause(pause_before_asking(n++, size_));
   // Rank 0 takes the store with it: the others first.
   const char* counter = failure() ? "learned" : "gone";
   if (rank_ != 0) {
-    try {
-      if (!failure()) wire_->add("gone", 1);
-    } catch (const std::exception&) {
-      // It has gone already: it waits for so long only.
-    }
+    if (!failure()) tell_store("gone");
     return;
   }
   const int64_t others = failure() ? size_ : size_ - 1;
-  for (const Deadline end = now() + kFarewell; now() < end && !store_says(counter, others);) {
-    pause(milliseconds(2));
-  }
+  int64_t n = 0;
+  for (const Deadline end = now() + kFarewell; now() < end && !store_says(counter, others);) pause(pause_before_asking(n++, size_));
 }
 
 }  // namespace longhaul::comm

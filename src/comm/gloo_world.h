@@ -1,11 +1,13 @@
-// GlooWorld: what all groups of one process share that came from one join: its wire, its fate, and the two threads that wait for nobody:
-// `watch` ends waiting whose time is over and looks every 100 ms whether another rank has failed.
+// GlooWorld: what all groups of one process share that came from one join: its wire, its fate, and a thread that waits for nobody:
+// `watch` ends waiting whose time is over and looks every 100 ms whether another rank has failed. The store it looks into is at rank 0, and may not answer:
+// then another thread waits there (comm/asked_store.h), and ranks end by their own deadlines, in their own words.
 //
 // The first failure of any rank is the failure of all: it is written to the store under one key, once, before its rank gives up; whoever
 // sees a connection break looks there before calling the other dead. So all ranks say the same.
 #pragma once
 
 #include <condition_variable>
+#include <future>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/worker.h"
+#include "comm/asked_store.h"
 #include "comm/rendezvous.h"
 #include "comm/wire.h"
 
@@ -24,6 +27,10 @@ namespace longhaul::comm {
 // As it stands in the store.
 std::string to_text(const Failure& failure);
 Failure from_text(const std::string& text);
+
+// How long to wait before the n-th question, counted from 0, that many ranks have for one store: soon at first, then so that all of them together ask it no
+// more than a thousand times a second.
+std::chrono::milliseconds pause_before_asking(int64_t n, int64_t ranks);
 
 class GlooWorld {
  public:
@@ -66,15 +73,19 @@ class GlooWorld {
   using Lock = std::unique_lock<std::mutex>;
 
   void watch();
-  void look_at_store();
   void stop_overdue();
   void adopt(Failure failure);
   void broken(int64_t peer, const std::string& call, const std::string& reason);
   void linger();
   void pause(std::chrono::milliseconds time);
   bool store_says(const char* counter, int64_t count);
+  bool tell_store(const char* counter);
+  std::future<std::optional<Failure>> ask_for_failure();
+  // Of an answer that is there; what the store throws is one of its own.
+  std::optional<Failure> failure_of(std::future<std::optional<Failure>>& answer) const;
+  Failure silent_store() const;
 
-  std::unique_ptr<Wire> wire_;
+  std::shared_ptr<Wire> wire_;
   int64_t rank_, size_;
   Timeout timeout_;
   mutable std::mutex mutex_;
@@ -85,6 +96,7 @@ class GlooWorld {
   int64_t next_group_ = 1;
   bool ending_ = false;
   std::vector<std::pair<std::shared_ptr<std::vector<std::byte>>, std::unique_ptr<Transmission>>> left_behind_;
+  AskedStore store_;
   Worker watcher_{"gloo watch"};
 };
 

@@ -22,6 +22,7 @@
 #include "base/network.h"
 #include "base/signals.h"
 #include "base/worker.h"
+#include "comm/asked_store.h"
 #include "comm/meeting.h"
 #include "comm/shared_wire.h"
 
@@ -87,14 +88,6 @@ c10::intrusive_ptr<c10d::TCPStore> connected(const std::string& host, const c10d
   std::optional<NoNameServer> quiet;
   if (is_address(host)) quiet.emplace();
   return c10::make_intrusive<c10d::TCPStore>(host, options);
-}
-
-// Its thread goes with the process.
-void leave_behind(std::unique_ptr<Worker> worker) {
-  static std::mutex mutex;
-  static auto& all = *new std::vector<std::unique_ptr<Worker>>;  // never destroyed: that would wait
-  const std::lock_guard lock(mutex);
-  all.push_back(std::move(worker));
 }
 
 // c10d tries for twice the time, and where somebody listens it waits for an answer without end: that of another program, which took the port from rank 0, may

@@ -65,11 +65,29 @@ TEST_F(CallDeadline, ProcessesEndByItInTheMiddleOfACall) {
   EXPECT_TRUE(half_way);
 }
 
+// Rank 0 holds the store that ranks tell each other their failures by. Nobody watches over ranks that were started by hand, by srun or by a JobSet.
+TEST_F(CallDeadline, ProcessesEndByItWhereTheFirstOneStandsStill) {
+  const uint16_t port = free_port();
+  std::vector<std::unique_ptr<Child>> ranks;
+  for (int r = 0; r < 2; ++r) {
+    Words more = deadline_;
+    more.insert(more.end(), {"train.batch=4", "train.micro_batch=2"});
+    ranks.push_back(rank(r, 2, port, more, program_file(), {"LONGHAUL_FAULTS=step.passes:step=5:rank=0 stop"}));
+  }
+  ASSERT_TRUE(ranks[1]->wait_for([&] { return steps_done() == 4; })) << ranks[1]->output();
+  const Stopwatch since;
+  EXPECT_EQ(ranks[1]->wait(), kCommunication) << ranks[1]->output();
+  EXPECT_THAT(ranks[1]->output(), AllOf(ContainsRegex("'[^']+' \\(call [0-9]+\\) of '[^']+' waited too long"), HasSubstr("within 6000 ms"),
+                                        HasSubstr("rank 0 has not come")));
+  EXPECT_LT(since.seconds(), kAtMost_s);
+  ranks[0]->send(SIGKILL);
+}
+
 TEST_F(CallDeadline, ThreadsEndByItTogetherWithTheirProcess) {
   Words more = deadline_;
   more.insert(more.end(), {"parallel.ranks=2", "train.batch=4", "train.micro_batch=2"});
-  Child run(words({"train"}, more),
-            {"NO_COLOR=1", cache_variable(folder_ / "home"), "LONGHAUL_FAULTS=step.reduce:step=4:count=1 hang"}, folder_ / "run.log");
+  Child run(words({"train"}, more), {"NO_COLOR=1", cache_variable(folder_ / "home"), "LONGHAUL_FAULTS=step.reduce:step=4:count=1 hang"},
+            folder_ / "run.log");
   ASSERT_TRUE(run.wait_for([&] { return steps_done() == 3; })) << run.output();
   const Stopwatch since;
   EXPECT_EQ(run.wait(), kCommunication);

@@ -27,5 +27,20 @@ TEST(ClockOffset, OfOthersIsMeasured) {
   });
 }
 
+// Rank 1 asks sixteen times, a million apart; the answer to the fourth question alone comes soon: 100 behind it, which is 727 ahead of its middle.
+TEST(ClockOffset, TheQuickestAnswerCounts) {
+  on_ranks(2, [](Communicator& world) {
+    int64_t asked = 0;
+    const auto pretended = [&]() -> int64_t {
+      if (world.rank() == 0) return 1'000'000 * asked++ + 777;
+      const int64_t round = asked / 2, end = asked++ % 2;
+      return 1'000'000 * round + end * (round == 3 ? 100 : 5'000 + round);
+    };
+    const ClockOffset clock = clock_offset(world, std::to_string(world.rank()), pretended);
+    EXPECT_EQ(clock.offset_ns, world.rank() == 0 ? 0 : 727);
+    EXPECT_EQ(clock.error_ns, world.rank() == 0 ? 0 : 50);
+  });
+}
+
 }  // namespace
 }  // namespace longhaul::comm

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/machine.h"
+#include "comm/faulty.h"
 #include "comm/run_ranks.h"
 
 namespace longhaul::comm {
@@ -46,6 +47,43 @@ TEST(DiagnoseNodes, EveryRankNamesTheSameNode) {
     EXPECT_THAT(sends.failed_nodes(), ElementsAre("n3"));
     const auto computes = diagnose_nodes(world, report_of(world.rank(), world.rank() == 1 ? "y" : "x"), {}, {.pair_bytes = 4096});
     EXPECT_THAT(computes.failed_nodes(), ElementsAre("n1"));
+  });
+}
+
+// A bit that is wrong once, in one turn of several, whichever: the last one is right.
+TEST(MeasurePairs, AnyTurnThatIsWrongCounts) {
+  for (const int64_t wrong : {0, 1, 3}) {
+    run_ranks(2, [&](Communicator& world) {
+      std::vector<Fault> faults;
+      if (world.rank() == 1)
+        faults.push_back({.group = "world", .call = wrong, .kind = Fault::Kind::kCorrupt, .bit = 77, .exchange = true});
+      Faulty faulty(borrowed(world), faults);
+      const auto pairs = measure_pairs(faulty, {.pair_bytes = 4096});
+      ASSERT_EQ(pairs.size(), 1u);
+      EXPECT_FALSE(pairs[0].correct) << "turn " << wrong;
+    });
+  }
+}
+
+// What a rank tells the others of its pair is 100 bytes a second of rank 0, 7 of rank 1.
+class TellsARate final : public Wrapper {
+ public:
+  explicit TellsARate(Communicator& world) : Wrapper(borrowed(world)) {}
+  Work start(Call call) override {
+    if (call.options.name == "pairs' results") call.input.select(2, 1).fill_(rank() == 0 ? 100 : 7);
+    return inner().start(std::move(call));
+  }
+
+ private:
+  std::unique_ptr<Communicator> around(std::shared_ptr<Communicator>, std::shared_ptr<const GroupPlace>) const override { return nullptr; }
+};
+
+TEST(MeasurePairs, ARateIsThatOfTheSlowerSide) {
+  run_ranks(2, [](Communicator& world) {
+    TellsARate told(world);
+    const auto pairs = measure_pairs(told, {.pair_bytes = 4096});
+    ASSERT_EQ(pairs.size(), 1u);
+    EXPECT_EQ(pairs[0].bytes_per_second, 7);
   });
 }
 

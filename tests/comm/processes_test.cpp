@@ -14,10 +14,13 @@
 #include "base/network.h"
 #include "base/signals.h"
 #include "base/temporary_folder.h"
+#include "comm/gloo.h"
+#include "comm/gloo_world.h"
 #include "comm/ranks.h"
 #include "comm/wire.h"
 #include "layout/mesh.h"
 #include "support/child.h"
+#include "tensor/cpu_allocator.h"
 
 namespace longhaul::comm {
 namespace {
@@ -147,6 +150,32 @@ TEST(Processes, ADeadOneIsNamedByAll) {
   run_processes("TheFirstIsKilled", 3, 3, {137, 0, 0});
 }
 
+// Rank 0 holds the store, and stands still: nothing that others want of it is answered, nor refused.
+TEST_F(ProcessBody, TheFirstStandsStill) {
+  const auto world = join_world({.timeout = Timeout(1500)});
+  const auto later = world->split({{"later", {{1, 2}}}});
+  world->barrier({"start"}).wait();
+  if (world->rank() == 0) ::raise(SIGSTOP);
+  const Stopwatch watch;
+  EXPECT_THAT(error_of([&] { world->all_reduce(at::ones({5000}), Reduction::kSum, {"gradients"}).wait(); }),
+              AllOf(HasSubstr("all_reduce 'gradients' (call 2) of 'world' waited too long"), HasSubstr("within 1500 ms"),
+                    HasSubstr("rank 0 has not come")));
+  EXPECT_LT(watch.seconds(), 30);
+}
+
+// Who waits in calls that may take much longer, for another rank, hears of it too.
+TEST_F(ProcessBody, TheFirstStandsStillWhileOthersWaitForEachOther) {
+  const auto world = join_world({.timeout = Timeout(1500)});
+  const auto others = world->split({{"others", {{0}, {1, 2}}}});
+  world->barrier({"start"}).wait();
+  if (world->rank() == 0) ::raise(SIGSTOP);
+  const std::string text = error_of([&] {
+    while (world->rank() == 1) others[0]->exchange({}, {"nothing"}).wait();
+    others[0]->barrier({.name = "saved", .timeout = std::chrono::hours(1)}).wait();
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("the store of rank 0 does not answer"), HasSubstr("within 1500 ms"), HasSubstr("stands still")));
+}
+
 TEST_F(ProcessBody, OneGivesUp) {
   const auto world = join_world();
   if (world->rank() == 2) world->abort("the data are damaged");
@@ -167,6 +196,38 @@ TEST(Processes, ReasonsReachAll) {
   run_processes("OneGivesUp", 4, 4, {0, 0, 0, 0});
   run_processes("OneIsLate", 3, 3, {0, 0, 0});
 }
+
+// Beside the tensors of a sum lie its parts, of all ranks together at most a round of them, however large it is and whoever gets what of it; of a group of one
+// nothing. Sums are right across the rounds: each element is known.
+TEST_F(ProcessBody, SumsInRounds) {
+  install_cpu_allocator();
+  const auto world = join_world();
+  const auto alone = world->split({{"alone", {{0}, {1}, {2}}}});
+  const auto peak = [] { return memory_statistics().of(MemoryPurpose::kWorkspace).peak; };
+  const std::vector<int64_t> rows = {9'000'001, 0, 5'000'003};  // 56 MB, of which a round is 32 MiB
+  const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0}), first = world->rank() == 0 ? 0 : rows[0];
+  const Tensor input = at::arange(all, at::kInt).bitwise_and(0xffff).to(at::kFloat).add_(static_cast<double>(world->rank()));
+  const Tensor expected = at::arange(all, at::kInt).bitwise_and(0xffff).to(at::kFloat).mul_(3).add_(3);  // 0 + 1 + 2
+  const Tensor own = at::empty({rows[static_cast<size_t>(world->rank())]});
+  alone[0]->reduce_scatter(input, at::empty_like(input), Reduction::kSum, {"of one"}, {all}).wait();
+  alone[0]->all_reduce(input, Reduction::kSum, {"of one"}).wait();
+  EXPECT_EQ(peak(), 0);
+  world->reduce_scatter(input, own, Reduction::kSum, {"shares"}, rows).wait();
+  EXPECT_TRUE(own.equal(expected.narrow(0, first, own.numel())));
+  EXPECT_LE(peak(), kGlooRoundBytes + 64);
+  if (world->rank() == 0) {
+    EXPECT_GT(peak(), kGlooRoundBytes / 2) << "of a rank that gets most of it";
+  }
+  // In place: this rank's rows of the input.
+  const Tensor again = input.clone(), in_place = again.narrow(0, first, own.numel());
+  world->reduce_scatter(again, in_place, Reduction::kSum, {"in place"}, rows).wait();
+  EXPECT_TRUE(in_place.equal(own));
+  world->all_reduce(input, Reduction::kSum, {"whole"}).wait();
+  EXPECT_TRUE(input.equal(expected));
+  EXPECT_LE(peak(), kGlooRoundBytes + 64);
+}
+
+TEST(Processes, SumsTakeARoundOfMemoryBesideThem) { run_processes("SumsInRounds", 3, 3, {0, 0, 0}); }
 
 // A sum of gradients stands still for some seconds on its way: what is more urgent does not.
 TEST_F(ProcessBody, UrgentCallsPassSlowOnes) {
@@ -189,8 +250,9 @@ TEST_F(ProcessBody, UrgentCallsPassSlowOnes) {
   EXPECT_EQ(slow.sum().item<double>(), 10'000);
   EXPECT_EQ(queued.sum().item<double>(), 10'000);
   const int other = static_cast<int>(-world->rank());
-  EXPECT_THAT(error_of([&] { world->all_reduce(slow, Reduction::kSum, {.name = "values", .priority = other}).wait(); }),
-              AllOf(HasSubstr("ranks disagree about call 8 of 'world'"), HasSubstr("rank 1: all_reduce 'values' (sum, fp32 [5000]), priority -1")));
+  EXPECT_THAT(
+      error_of([&] { world->all_reduce(slow, Reduction::kSum, {.name = "values", .priority = other}).wait(); }),
+      AllOf(HasSubstr("ranks disagree about call 8 of 'world'"), HasSubstr("rank 1: all_reduce 'values' (sum, fp32 [5000]), priority -1")));
 }
 
 TEST(Processes, UrgentCallsPassSlowOnes) {
@@ -236,6 +298,28 @@ TEST_F(ProcessBody, OneIsStoppedWhileRankZeroIsMissing) {
 std::unique_ptr<Child> started(const std::string& body, int64_t rank, int64_t size, uint16_t port, const std::filesystem::path& folder) {
   return std::make_unique<Child>(std::vector<std::string>{"/proc/self/exe", "--gtest_filter=ProcessBody." + body},
                                  environment_of_rank(rank, size, port), folder / fmt::format("{}-{}.log", body, rank));
+}
+
+TEST(Processes, AFirstOneThatStandsStillIsNamedByAll) {
+  const TemporaryFolder folder;
+  for (const char* const body : {"TheFirstStandsStill", "TheFirstStandsStillWhileOthersWaitForEachOther"}) {
+    const uint16_t port = free_port();
+    std::vector<std::unique_ptr<Child>> ranks;
+    for (const int64_t rank : {0, 1, 2}) ranks.push_back(started(body, rank, 3, port, folder.path()));
+    for (const size_t rank : {size_t{1}, size_t{2}}) EXPECT_EQ(ranks[rank]->wait(), 0) << ranks[rank]->output();
+  }
+}
+
+// Ranks that wait for the last one, which may take minutes, are no load for the store.
+TEST(Processes, AskTheStoreSoonAndThenSeldom) {
+  using std::chrono::milliseconds;
+  milliseconds sum{0};
+  for (int64_t n = 0; n < 6; ++n) sum += pause_before_asking(n, 2);
+  EXPECT_EQ(sum, milliseconds(2 + 4 + 8 + 16 + 32 + 64));
+  for (const int64_t n : {int64_t{6}, int64_t{1000}, INT64_MAX}) {
+    EXPECT_EQ(pause_before_asking(n, 2), milliseconds(100));
+    EXPECT_EQ(pause_before_asking(n, 4000), milliseconds(n == 6 ? 128 : 4000)) << "a thousand questions a second of all";
+  }
 }
 
 TEST(Processes, ARequestToStopEndsTheWaitForThoseThatAreMissing) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "comm/ranks.h"
 #include "comm/single.h"
@@ -75,6 +76,50 @@ TEST(Traced, BytesOfEveryKind) {
     EXPECT_EQ(records.calls[5].sequence, 0);  // exchanges are counted by themselves
     EXPECT_EQ(records.calls[7].sequence, 5);
   }
+}
+
+// A message's number tells which of one rank belongs to which of another: counted for each peer and direction.
+TEST(Traced, MessagesAreNumberedByPeerAndDirection) {
+  const auto logs = logs_of(3, [](Communicator& world) {
+    const Tensor sent = at::ones({2}), got = at::empty({2});
+    for (const int64_t peer : {1, 2, 1, 1}) {
+      if (world.rank() == 0) world.exchange({send_to(peer, sent)}, {"there"}).wait();
+      if (world.rank() == peer) world.exchange({receive_from(0, got)}, {"there"}).wait();
+    }
+    if (world.rank() == 1) world.exchange({send_to(0, sent)}, {"back"}).wait();
+    if (world.rank() == 0) world.exchange({receive_from(1, got)}, {"back"}).wait();
+  });
+  const auto numbers = [&](size_t rank) {
+    std::vector<int64_t> all;
+    for (const CallRecord& call : logs[rank]->records().calls) {
+      for (const MessageRecord& message : call.messages) all.push_back(message.number);
+    }
+    return all;
+  };
+  EXPECT_THAT(numbers(0), ElementsAre(0, 0, 1, 2, 0));
+  EXPECT_THAT(numbers(1), ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(numbers(2), ElementsAre(0));
+}
+
+// From when somebody waits, not from when the call was made.
+TEST(Traced, TotalsCountTheTimeThatWasWaited) {
+  CallLog log(0);
+  Single alone;
+  const size_t group = log.add_group({.path = "world", .top_ranks = {0}});
+  int64_t waited = 0;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t number = log.entered(group, {.kind = CallKind::kBarrier, .options = {"here"}}, alone);
+    const int64_t entered = log.records().calls.back().entered_ns;
+    while (monotonic_ns() == entered) {
+    }
+    log.awaited(number);
+    log.ended(number, "");
+    const CallRecord call = log.records().calls.back();
+    EXPECT_GT(call.awaited_ns, call.entered_ns);
+    waited += call.ended_ns - call.awaited_ns;
+  }
+  EXPECT_EQ(log.totals().at({"world", CallKind::kBarrier}).waited_ns, waited);
+  EXPECT_EQ(log.totals().at({"world", CallKind::kBarrier}).calls, 2);
 }
 
 TEST(Traced, NoRowsNoBytes) {
