@@ -37,10 +37,7 @@ Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden, const mo
                       .hidden_td = call.saved[0], .weight_vd = call.saved[1], .labels_t = call.saved[2], .kept = kept};
                   const Tensor d_loss = call.saved[4].mul(call.gradients[0]), d_hidden = at::empty_like(call.saved[0]);
                   const kernels::TokenLogits of{d_loss, d_loss.neg()};
-                  kernels::token_logits_backward(again, call.saved[3], of, d_hidden, Tensor());
-                  sink.add([again, of, logsumexp = call.saved[3]](const Tensor& buffer) {
-                    kernels::token_logits_backward(again, logsumexp, of, Tensor(), buffer);
-                  });
+                  kernels::token_logits_backward_to_sink(again, call.saved[3], of, d_hidden, sink);
                   return std::vector<Tensor>{d_hidden, Tensor()};
                 },
             .sinks = {sink}};

@@ -1,5 +1,8 @@
 #include "kernels/linear_cross_entropy/raw.h"
 
+#include <memory>
+#include <utility>
+
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
@@ -81,6 +84,16 @@ void token_logits_backward(const TokenLogitsInputs& in, const Tensor& logsumexp,
   }
 }
 
+void token_logits_backward_to_sink(const TokenLogitsInputs& in, const Tensor& logsumexp, const TokenLogits& gradients,
+                                   const Tensor& d_hidden, const GradientSink& sink) {
+  // A product that runs at once makes both; one that waits, or that nobody wants, leaves d_hidden to what stands behind.
+  const auto beside = std::make_shared<Tensor>(d_hidden);
+  sink.add([in, logsumexp, gradients, beside](const Tensor& buffer) {
+    token_logits_backward(in, logsumexp, gradients, std::exchange(*beside, Tensor()), buffer);
+  });
+  if (beside->defined()) token_logits_backward(in, logsumexp, gradients, std::exchange(*beside, Tensor()), Tensor());
+}
+
 Tensor label_log_probabilities(const TokenLogitsInputs& in, const GradientSink& sink) {
   return differentiable("label_log_probabilities", {in.hidden_td, in.weight_vd}, [&]() -> Recorded {
     const TokenLogits of = token_logits(in);
@@ -93,10 +106,7 @@ Tensor label_log_probabilities(const TokenLogitsInputs& in, const GradientSink& 
                   const Tensor d_label = call.gradients[0].masked_fill(unlabelled, 0);
                   const TokenLogits d{d_label.neg(), d_label};
                   const Tensor d_hidden = call.wanted[0] ? at::empty(again.hidden_td.sizes(), again.hidden_td.options()) : Tensor();
-                  token_logits_backward(again, call.saved[3], d, d_hidden, Tensor());
-                  sink.add([again, d, logsumexp = call.saved[3]](const Tensor& buffer) {
-                    token_logits_backward(again, logsumexp, d, Tensor(), buffer);
-                  });
+                  token_logits_backward_to_sink(again, call.saved[3], d, d_hidden, sink);
                   return std::vector<Tensor>{d_hidden, Tensor()};
                 },
             .sinks = {sink}};

@@ -26,6 +26,10 @@ TokenLogits token_logits(const TokenLogitsInputs& in);
 void token_logits_backward(const TokenLogitsInputs& in, const Tensor& logsumexp_t, const TokenLogits& gradients, const Tensor& d_hidden_td,
                            const Tensor& sink_vd);
 
+// The weight's gradient to a sink: with d_hidden, from the same logits, where it is added at once; where its product waits, the logits are made again then.
+void token_logits_backward_to_sink(const TokenLogitsInputs& in, const Tensor& logsumexp_t, const TokenLogits& gradients,
+                                   const Tensor& d_hidden_td, const GradientSink& sink);
+
 // log p(label) of each token, 0 without label: [tokens] fp32 (fp64), differentiable in hidden; the weight's gradient goes to the sink.
 Tensor label_log_probabilities(const TokenLogitsInputs& in, const GradientSink& sink);
 
