@@ -252,7 +252,8 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   always[kData] = 8 * (numbers * request.tokens() + request.documents_at_once() + 1);
   always[kWorkspace] = kept_by_threads(request) + buffers_of_threads(request);
   PurposeBytes saved = always;
-  saved[kCheckpoint] = number(wide_bytes(request.dtype)) * counts.all + counts.state_bytes;  // masters and state
+  saved[kCheckpoint] =
+      number(request.checkpoint_copies) * (number(wide_bytes(request.dtype)) * counts.all + counts.state_bytes);  // masters, state
 
   PurposeBytes passing = request.saves_between ? saved : always;
   PurposeBytes updating = passing;

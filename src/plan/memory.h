@@ -34,9 +34,11 @@ struct MemoryRequest {
   int64_t prefetch = 0;  // steps whose tokens are prepared ahead
   int64_t threads = 1;
   bool saves_between = true;  // checkpoints on the way, not only at the end
+  int64_t checkpoint_copies =
+      1;  // sets of buffers: two where one may be on its way to the disk while the next goes into memory (checkpoint/copy_out.h)
   bool evaluates = true;
   bool keys_apart = false;  // of a rank with copies of heads that each serve a group: those have a product of their own
-  bool on_gpu = false;  // weights and activations are in a GPU's memory, data and the checkpoint's copy in the host's
+  bool on_gpu = false;      // weights and activations are in a GPU's memory, data and the checkpoint's copy in the host's
   // Of the processor, as far as the kernels' choices depend on it.
   int64_t l2_bytes = 0;
   double products_per_second = 5e10;  // FLOPs of one thread in the recurrence's products (kernels/linear_recurrence/cpu.h)
@@ -65,8 +67,7 @@ struct MemoryMoment {
 
 struct MemoryPlan {
   std::vector<MemoryMoment> moments;
-  double communication = 0;  // what a back end of several processes holds beside tensors
-  double not_tensors = 0;    // beside them, in the host's memory: the loader's batches, which the allocator does not see
+  double not_tensors = 0;  // beside them, in the host's memory: the loader's batches, which the allocator does not see
 
   const MemoryMoment& fullest() const;  // at least one
   double peak() const { return fullest().bytes.total(); }

@@ -29,10 +29,14 @@ class Advice {
     constexpr int64_t kShortest = 16;
     constexpr const char* kSameResult = " and leaves the result as it is";
     std::vector<Lever> levers{
-        lowered("train.micro_batch", [](MemoryRequest& r) -> int64_t& { return r.micro_batch; }, 1, kSameResult),
-        lowered("train.sequence", [](MemoryRequest& r) -> int64_t& { return r.sequence; }, kShortest),
-        lowered("train.batch", [](MemoryRequest& r) -> int64_t& { return r.batch; }, owner_.replicas),
-        lowered("model.layers", [](MemoryRequest& r) -> int64_t& { return r.model.layers; }, owner_.stages, " in a smaller model")};
+        lowered(
+            "train.micro_batch", [](MemoryRequest& r) -> int64_t& { return r.micro_batch; }, 1, kSameResult),
+        lowered(
+            "train.sequence", [](MemoryRequest& r) -> int64_t& { return r.sequence; }, kShortest),
+        lowered(
+            "train.batch", [](MemoryRequest& r) -> int64_t& { return r.batch; }, owner_.replicas),
+        lowered(
+            "model.layers", [](MemoryRequest& r) -> int64_t& { return r.model.layers; }, owner_.stages, " in a smaller model")};
     if (owner_.changes) {
       for (const MemoryOwner::Change& change : owner_.changes())
         levers.push_back({change.setting, needed_bytes(request_, change.plan), kSameResult});
@@ -77,13 +81,12 @@ class Advice {
 
 std::string table(const MemoryPlan& plan) {
   const MemoryMoment& fullest = plan.fullest();
-  std::string text = text_of(fullest.bytes.total() + plan.communication + plan.not_tensors);
+  std::string text = text_of(fullest.bytes.total() + plan.not_tensors);
   const auto row = [&](std::string_view name, double bytes) { text += fmt::format("\n            {:<18} {:>10}", name, text_of(bytes)); };
   for (size_t i = 0; i < kMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
     if (fullest.bytes[purpose] > 0) row(name_of(purpose), fullest.bytes[purpose]);
   }
-  if (plan.communication > 0) row("communication", plan.communication);
   row("not tensors", plan.not_tensors);
   return text;
 }
@@ -91,7 +94,7 @@ std::string table(const MemoryPlan& plan) {
 }  // namespace
 
 double needed_bytes(const MemoryRequest& request, const MemoryPlan& plan) {
-  return request.on_gpu ? plan.device_peak() : plan.peak() + plan.communication + plan.not_tensors;
+  return request.on_gpu ? plan.device_peak() : plan.peak() + plan.not_tensors;
 }
 
 void require_memory(const MemoryRequest& request, int64_t available_bytes, const MemoryOwner& owner) {

@@ -23,6 +23,13 @@ using layout::Axis;
 
 constexpr double kGlooRound = 32.0 * (1 << 20);  // of a sum that is under way at once (comm/gloo_collectives.cpp)
 
+// Of an element of a weight: what a worker's checkpoint holds of an outer loop's state. What all agree on the first worker writes.
+int64_t outer_saved_bytes(const recipe::OuterOptions& outer, int64_t wide, bool first_worker) {
+  if (outer.method == recipe::Outer::kNone) return 0;
+  const int64_t agreed = 2 + (recipe::outer_momentum_of(outer) > 0 ? 1 : 0), own = outer.method == recipe::Outer::kDelayCorrected ? 1 : 0;
+  return wide * ((first_worker ? agreed : 0) + own);
+}
+
 // A table of the ranks of a run asks for each in its turn, and all stages of a pipeline share the lists.
 std::shared_ptr<const layout::Schedule> schedule_of(const layout::MeshRank& place, int64_t micro_batches) {
   struct Known {
@@ -62,7 +69,9 @@ class RankPlan {
     PurposeBytes passing = always;
     passing[kParameters] += state.passing_weights;
     passing[kGradients] += state.passing_gradients;
-    const double saved = saved_bytes();
+    // The parts of a sum, of every rank one, that each adds its share of: at most a round of Gloo's, of the gradients that are summed at once.
+    if (rank_.processes) passing[kWorkspace] += std::min(kGlooRound, state.largest_sum);
+    const double saved = saved_bytes() * number(whole_.checkpoint_copies);
     if (whole_.saves_between) passing[kCheckpoint] = saved;
     add_passes(passing, plan.moments);
     PurposeBytes updating = always;
@@ -73,11 +82,8 @@ class RankPlan {
     always[kParameters] += state.early_weights;
     plan.moments.push_back({"last save", always});
 
-    const double ranks = number(mesh_.world());
     const double tokens_per_step = number(whole_.batch) * number(whole_.sequence) / number(mesh_.size(Axis::kDp)), bytes_of_token = 3 * 8;
     plan.not_tensors = bytes_of_token * (tokens_per_step * (number(whole_.prefetch) + 3) + whole_.tokens());
-    // The parts of a sum, of every rank one, that each adds its share of; of the largest that is summed at once: a layer's gradients, at most a round of Gloo's.
-    plan.communication = ranks > 1 ? std::min(kGlooRound, state.gradients + state.passing_gradients) : 0;
     return plan;
   }
 
@@ -95,9 +101,11 @@ class RankPlan {
       if (elements == 0) continue;
       const double ranks = rank_.place.zero > 0 ? number(mesh_.size(mesh_.shared_over(copies))) : 1;
       box[0] = whole_bytes(number(box[0]) / ranks + 0.5);
-      sum += number(recipe::state_bytes(whole_.optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, box,
-                                        wide_bytes(whole_.dtype))) +
-             share_.wide * elements / ranks;
+      const recipe::OuterOptions& outer = whole_.optimizer.outer;
+      const int64_t wide = wide_bytes(whole_.dtype),
+                    not_saved = recipe::outer_state_bytes(outer, wide) - outer_saved_bytes(outer, wide, rank_.first_worker);
+      sum += number(recipe::state_bytes(whole_.optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, box, wide)) +
+             (share_.wide - number(not_saved)) * elements / ranks;
     }
     return sum;
   }
@@ -137,19 +145,26 @@ class RankPlan {
     return own;
   }
 
+  // Where values come for the passes through a layer (stage 3) and go, copies of them do; those of what is outside the layers stay from one update to the next.
   double packed() const {
     if (!packs(whole_)) return 0;
-    double sum = 0;
+    const bool dense_come = values_come({Axis::kDp, Axis::kCp}), experts_come = values_come({Axis::kEdp});
+    double stay = 0, most_of_a_layer = 0;
     each_layer([&](int64_t layer) {
+      double coming = 0;
+      const recipe::ChannelMixer channel = whole_.model.channel_mixer(layer);
       for (const auto& weight : mixer_weights(share_.local, share_.local.model.mixer(layer)))
-        sum += packed_weight_bytes(share_.local, weight);
-      for (const auto& weight : channel_weights(share_.local.model, whole_.model.channel_mixer(layer)))
-        sum += packed_weight_bytes(share_.local, weight);
+        (dense_come ? coming : stay) += packed_weight_bytes(share_.local, weight);
+      for (const auto& weight : channel_weights(share_.local.model, channel))
+        ((channel == recipe::ChannelMixer::kExperts ? experts_come : dense_come) ? coming : stay) +=
+            packed_weight_bytes(share_.local, weight);
+      most_of_a_layer = std::max(most_of_a_layer, coming);
     });
     if (has_stage(rank_.place.pipeline().stages() - 1))
-      sum += packed_weight_bytes(share_.local, {share_.local.model.vocabulary, share_.local.model.hidden});
-    return sum;
+      stay += packed_weight_bytes(share_.local, {share_.local.model.vocabulary, share_.local.model.hidden});
+    return stay + most_of_a_layer;
   }
+  bool values_come(const layout::AxisSet& copies) const { return rank_.place.zero >= 3 && mesh_.size(mesh_.shared_over(copies)) > 1; }
 
   bool has_stage(int64_t stage) const {
     for (int64_t chunk = 0; chunk < rank_.place.pipeline().chunks(); ++chunk) {
@@ -252,8 +267,7 @@ class RankPlan {
     const double entered = last(chunk) && share_.tp == 1 ? share_.between : 0;
     if (last(chunk)) {
       // The gradient of hidden states: tensor ranks sum theirs of all tokens when what it was made from is gone.
-      add("loss",
-          kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) + 3 * share_.local.tokens() * share_.wide,
+      add("loss", kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) + 3 * share_.local.tokens() * share_.wide,
           loss_workspace(share_.local));
       if (postpones) kept += share_.hidden;
     }
@@ -278,7 +292,8 @@ class RankPlan {
         const bool selective = whole_.recompute == recipe::Recompute::kSelective;
         const double not_joined = selective && share_.tp == 1 ? 0 : share_.between;
         add(name + "channel",
-            kept + share_.norm_before(layer, true) - not_joined + of_channel.kept - of_channel.stays + entered + at_end + of_channel.backward,
+            kept + share_.norm_before(layer, true) - not_joined + of_channel.kept - of_channel.stays + entered + at_end +
+                of_channel.backward,
             of_channel.workspace);
         add(name + "mixer",
             kept + share_.norm_before(layer, false) - not_joined + of_mixer.kept - of_mixer.stays + entered + of_mixer.backward,

@@ -14,7 +14,7 @@ namespace {
 
 // What comes for the passes through a layer.
 struct Passing {
-  double weights = 0, gradients = 0, gradient_shares = 0;
+  double weights = 0, gradients = 0, gradient_shares = 0, summed = 0;
 };
 
 }  // namespace
@@ -43,9 +43,11 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
     const double pieces = number(spec.elements()) / elements;  // by tensor ranks; of whole matrices
     updating.add(spec, share, ranks * pieces);
     Passing& layer = layers[spec.layer];
+    if (spec.trainable && place.mesh.size(layout::copied_over(placement)) > 1) layer.summed += wide * elements;
     if (weights_come) layer.weights += element * elements;
     if (gradients_come) layer.gradients += wide * elements, layer.gradient_shares += wide * elements / ranks;
   }
+  for (const auto& [layer, of] : layers) held.largest_sum = std::max(held.largest_sum, of.summed);
   const Passing outside = layers[-1];
   layers.erase(-1);
   for (auto layer = layers.begin(); layer != layers.end(); ++layer) {

@@ -16,7 +16,8 @@ struct RankState {
   double weights = 0, gradients = 0, optimizer = 0;   // held at all times
   double updating = 0;                                // held while the optimizer's step goes on (plan/update_memory.h)
   double passing_weights = 0, passing_gradients = 0;  // the most of what comes and goes
-  double early_weights = 0;                           // of it, what comes behind an update for the next step: outside the layers, and the first one's
+  double largest_sum = 0;                             // of gradients of one layer, or of what is outside them, that ranks add up
+  double early_weights = 0;  // of it, what comes behind an update for the next step: outside the layers, and the first one's
 };
 
 RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,

@@ -39,10 +39,12 @@ int64_t largest_batch(const recipe::Recipe& recipe) {
 }
 
 // Whether a copy of the state, for a checkpoint, is there while steps go on.
+bool saves_in_memory(const recipe::TrainOptions& train) {
+  return train.checkpoint_memory_every != 0 && train.steps > 1 && checkpoint::tier_place_of_process();
+}
 bool saves_between(const recipe::TrainOptions& train) {
   const bool on_disk = train.checkpoint_every != 0 && train.checkpoint_every < train.steps;
-  const bool in_memory = train.checkpoint_memory_every != 0 && train.steps > 1 && checkpoint::tier_place_of_process();
-  return on_disk || in_memory;
+  return on_disk || saves_in_memory(train);
 }
 
 }  // namespace
@@ -62,6 +64,7 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
           .prefetch = recipe.data.prefetch,
           .threads = threads(),
           .saves_between = saves_between(train),
+          .checkpoint_copies = saves_in_memory(train) ? 2 : 1,
           .evaluates = train.evaluate_every > 0,
           .on_gpu = device.is_cuda(),
           .l2_bytes = machine().l2_bytes,
@@ -70,41 +73,31 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
 
 namespace {
 
-plan::MemoryPlan plan_of_rank(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement, int64_t rank) {
+plan::MemoryPlan plan_of_rank(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement, int64_t rank,
+                              bool processes = true) {
   return plan::plan_rank_memory(request, {.place = {.mesh = arrangement.mesh,
                                                     .rank = rank % arrangement.mesh.world(),
                                                     .pipelined = arrangement.pipeline,
                                                     .zero = arrangement.zero,
                                                     .elastic = arrangement.elastic},
                                           .context = arrangement.context,
-                                          .experts = arrangement.experts});
+                                          .experts = arrangement.experts,
+                                          .first_worker = rank < arrangement.mesh.world(),
+                                          .processes = processes});
 }
 
-// Of all ranks, as threads of this process, which share its compute threads; threads have no back end that holds anything.
-plan::MemoryPlan plan_of_threads(plan::MemoryRequest request, const parallel::Arrangement& arrangement) {
-  request.threads = std::max<int64_t>(1, request.threads / arrangement.world());
-  std::vector<int64_t> all(static_cast<size_t>(arrangement.world()));
-  std::iota(all.begin(), all.end(), int64_t{0});
-  plan::MemoryPlan together = memory_plan_of(request, arrangement, all);
-  together.communication = 0;
-  return together;
-}
-
-}  // namespace
-
-plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
-                                std::span<const int64_t> ranks) {
+plan::MemoryPlan plan_together(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement, std::span<const int64_t> ranks,
+                               bool processes) {
   plan::MemoryPlan together{.moments = {{.name = "the fullest of each rank", .bytes = {}}}};
   plan::PurposeBytes peaks;
   for (const int64_t rank : ranks) {
-    const plan::MemoryPlan each = plan_of_rank(request, arrangement, rank);
+    const plan::MemoryPlan each = plan_of_rank(request, arrangement, rank, processes);
     const plan::PurposeBytes& most = each.fullest().bytes;
     for (size_t i = 0; i < kMemoryPurposes; ++i) {
       const auto purpose = static_cast<MemoryPurpose>(i);
       together.moments[0].bytes[purpose] += most[purpose];
       peaks[purpose] += each.peaks()[purpose];
     }
-    together.communication += each.communication;
     together.not_tensors += each.not_tensors;
   }
   for (size_t i = 0; i < kMemoryPurposes; ++i) {  // each purpose has a fullest moment of its own
@@ -112,6 +105,21 @@ plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parall
     together.moments.back().bytes[static_cast<MemoryPurpose>(i)] = peaks[static_cast<MemoryPurpose>(i)];
   }
   return together;
+}
+
+// Of all ranks, as threads of this process, which share its compute threads.
+plan::MemoryPlan plan_of_threads(plan::MemoryRequest request, const parallel::Arrangement& arrangement) {
+  request.threads = std::max<int64_t>(1, request.threads / arrangement.world());
+  std::vector<int64_t> all(static_cast<size_t>(arrangement.world()));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return plan_together(request, arrangement, all, /*processes=*/false);
+}
+
+}  // namespace
+
+plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+                                std::span<const int64_t> ranks) {
+  return plan_together(request, arrangement, ranks, /*processes=*/true);
 }
 
 plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
@@ -182,9 +190,8 @@ void require_memory(const recipe::Recipe& recipe, const parallel::Arrangement& a
   }
   const RanksHere here = ranks_here(*processes);
   const int64_t rank = processes->rank();
-  plan::MemoryOwner own = owner_of(request, arrangement, [rank](const plan::MemoryRequest& of, const parallel::Arrangement& on) {
-    return plan_of_rank(of, on, rank);
-  });
+  plan::MemoryOwner own = owner_of(
+      request, arrangement, [rank](const plan::MemoryRequest& of, const parallel::Arrangement& on) { return plan_of_rank(of, on, rank); });
   own.what = fmt::format("rank {} does not fit into the memory of its process", rank);
   plan::require_memory(request, free_bytes, own);
   plan::MemoryOwner together = owner_of(request, arrangement, [&](const plan::MemoryRequest& of, const parallel::Arrangement& on) {
@@ -202,7 +209,6 @@ std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan)
     const auto purpose = static_cast<MemoryPurpose>(i);
     if (bytes[purpose] > 0) rows.push_back({std::string(longhaul::name_of(purpose)), plan::whole_bytes(bytes[purpose])});
   }
-  if (plan.communication > 0) rows.push_back({"communication", plan::whole_bytes(plan.communication)});
   rows.push_back({"not tensors", plan::whole_bytes(plan.not_tensors)});
   return rows;
 }

@@ -53,6 +53,14 @@ TEST(MemoryPlan, StateOfEveryPreset) {
   }
 }
 
+// Where checkpoints go into memory one may still be on its way to the disk.
+TEST(MemoryPlan, TwoSetsOfBuffersWhereCheckpointsGoIntoMemory) {
+  MemoryRequest request = request_of("first-run");
+  const PurposeBytes once = plan_memory(request).peaks();
+  request.checkpoint_copies = 2;
+  EXPECT_EQ(plan_memory(request).peaks()[kCheckpoint], 2 * once[kCheckpoint]);
+}
+
 // What products read, packed twice, are the matrices of the list but the router and the embedding, and the head.
 TEST(MemoryPlan, PackedWeightsAreThoseOfTheList) {
   for (const char* preset : {"deltanet-1.3b", "deltanet-kda-1.3b", "first-run", "gpt2-124m", "hgrn2-1.3b", "hybrid-bench", "linear-bench",

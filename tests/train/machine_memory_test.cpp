@@ -21,12 +21,13 @@ using ::testing::HasSubstr;
 constexpr int64_t kRanksHere = 4;
 
 recipe::Recipe recipe_here(int64_t hidden, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> overrides = {"model.layers=2",      "model.hidden=" + std::to_string(hidden),
-                                        "model.heads=1",       "model.kv_heads=1",
-                                        "train.batch=4",       "train.micro_batch=1",
-                                        "train.sequence=64",   "parallel.ranks=" + std::to_string(kRanksHere),
-                                        "optim.name=adamw",    "model.vocabulary=300", "data.tokenizer=bytes",
-                                        "model.rotary_dim=16", "model.head_dim=32"};
+  std::vector<std::string> overrides = {"model.layers=2",       "model.hidden=" + std::to_string(hidden),
+                                        "model.heads=1",        "model.kv_heads=1",
+                                        "train.batch=4",        "train.micro_batch=1",
+                                        "train.sequence=64",    "parallel.ranks=" + std::to_string(kRanksHere),
+                                        "optim.name=adamw",     "model.vocabulary=300",
+                                        "data.tokenizer=bytes", "model.rotary_dim=16",
+                                        "model.head_dim=32"};
   overrides.insert(overrides.end(), more.begin(), more.end());
   return recipe::load_defaults(overrides).recipe;
 }
@@ -47,9 +48,10 @@ std::vector<std::string> told_here(const recipe::Recipe& recipe, int64_t free_of
 
 double planned_here(const recipe::Recipe& recipe, int64_t ranks) {
   const std::vector<int64_t> all = {0, 1, 2, 3};
-  const plan::MemoryPlan plan = memory_plan_of(memory_request(recipe, at::kCPU), parallel::arrangement_of(recipe.model, recipe.parallel, kRanksHere),
-                                               std::span(all).first(static_cast<size_t>(ranks)));
-  return plan.peak() + plan.communication + plan.not_tensors;
+  const plan::MemoryPlan plan =
+      memory_plan_of(memory_request(recipe, at::kCPU), parallel::arrangement_of(recipe.model, recipe.parallel, kRanksHere),
+                     std::span(all).first(static_cast<size_t>(ranks)));
+  return plan.peak() + plan.not_tensors;
 }
 
 TEST(MachineMemory, ARankOfItsOwnProcessAndAllOfTheMachine) {

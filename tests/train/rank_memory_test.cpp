@@ -154,6 +154,9 @@ const Words kPipeline = {"parallel.pp=2", "train.micro_batch=1"};
 std::vector<Case> of_axes() {
   return {{"dp2", 2, {}, "dense experts", "experts bf16"},
           {"dp2 zero1", 2, {"parallel.zero=1"}, "dense experts", "dense bf16"},
+          {"dp2 zero2", 2, {"parallel.zero=2"}, "dense experts", "experts fp32"},
+          {"dp2 zero3", 2, {"parallel.zero=3"}, "dense experts", "dense bf16"},
+          {"dp4 zero3 saved on the way", 4, {"parallel.zero=3", "train.checkpoint_every=1", "train.micro_batch=1"}, "dense", "dense fp32"},
           {"dp2 zero1 muon", 2, {"parallel.zero=1", "optim.name=muon"}, "dense experts", "dense bf16"},
           {"tp2", 2, {"parallel.tp=2"}, "dense experts", "dense bf16"},
           {"tp4 of two key heads", 4, {"parallel.tp=4"}, "dense", "dense bf16"},  // copies of them: products that are joined
@@ -172,7 +175,10 @@ std::vector<Case> of_softmax() {
                              "train.recompute=" + recompute};
         const bool tells = recompute == "none" && kv_heads != 1;
         cases.push_back({fmt::format("tp{} of {} key heads, {}", ranks, kv_heads, recompute), ranks, words, "softmax attention",
-                         !tells ? "" : kv_heads == 4 ? "softmax bf16" : ranks == 2 ? "attention fp32" : "attention bf16"});
+                         !tells          ? ""
+                         : kv_heads == 4 ? "softmax bf16"
+                         : ranks == 2    ? "attention fp32"
+                                         : "attention bf16"});
       }
     }
   }
@@ -183,7 +189,8 @@ std::vector<Case> of_dispatchers() {
   std::vector<Case> cases;
   for (const std::string dispatcher : {"all-to-all", "all-gather", "flex"}) {
     const auto add = [&](const std::string& name, int ranks, const Words& words, const std::string& in_suite) {
-      cases.push_back({name + " " + dispatcher, ranks, kAllExperts + Words{"parallel.dispatcher=" + dispatcher} + words, "experts", in_suite});
+      cases.push_back(
+          {name + " " + dispatcher, ranks, kAllExperts + Words{"parallel.dispatcher=" + dispatcher} + words, "experts", in_suite});
     };
     const bool travels = dispatcher != "all-to-all";
     add("ep2", 2, {"parallel.ep=2"}, travels ? "experts bf16" : "");
@@ -262,6 +269,18 @@ std::vector<Case> of_contexts() {
   return cases;
 }
 
+// Workers of an outer loop: what all agree on is on all of them, and saved by the first; what each has sent is saved by each.
+std::vector<Case> of_outer_loops() {
+  std::vector<Case> cases;
+  for (const std::string method : {"co2", "diloco", "delay_corrected", "streaming", "local_sgd"}) {
+    const Words words = {"optim.outer=" + method, "optim.outer_every=2", "train.steps=4"};
+    cases.push_back({"workers2 " + method, 2, words, "dense", method == "co2" || method == "delay_corrected" ? "dense bf16" : ""});
+  }
+  cases.push_back(
+      {"workers2 narrow wire", 2, {"optim.outer=diloco", "optim.outer_every=2", "optim.outer_wire=bf16"}, "dense", "dense fp32"});
+  return cases;
+}
+
 class RankMemoryOf : public RankMemory {
  protected:
   void check(const std::vector<Case>& cases) {
@@ -285,6 +304,7 @@ TEST_F(RankMemoryOf, RecomputationIsWhatIsCounted) { check(of_recomputation()); 
 TEST_F(RankMemoryOf, OffloadIsWhatIsCounted) { check(of_offload()); }
 TEST_F(RankMemoryOf, EachScheduleIsWhatIsCounted) { check(of_schedules()); }
 TEST_F(RankMemoryOf, EachContextMethodIsWhatIsCounted) { check(of_contexts()); }
+TEST_F(RankMemoryOf, OuterLoopsAreWhatIsCounted) { check(of_outer_loops()); }
 
 // Where a router chooses, one rank gets more rows than the other; what both have together is what was planned.
 TEST_F(RankMemory, OfRoutedRowsIsThatOfTheRanksTogether) {
