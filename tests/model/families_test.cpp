@@ -232,6 +232,19 @@ TEST(PublicConfigs, WrittenAndReadAgain) {
   }
 }
 
+// transformers' MiniMaxConfig: the first layer is full attention, and they alternate.
+TEST(PublicConfigs, MinimaxWithoutLayerTypesAlternates) {
+  const recipe::ModelConfig model = testing::minimax_hf_like();
+  const Family& family = *find_family(model.family);
+  nlohmann::ordered_json json = {{"model_type", family.model_types.front()}};
+  family.write(model, json);
+  ASSERT_TRUE(json.contains("layer_types"));
+  json.erase("layer_types");
+  const recipe::ModelConfig read = read_config(family, nlohmann::json::parse(json.dump()), "config.json");
+  ASSERT_GE(read.layers, 2);
+  for (int64_t l = 0; l < read.layers; ++l) EXPECT_EQ(read.mixer(l), l % 2 == 1 ? recipe::Mixer::kLightning : recipe::Mixer::kSoftmax) << l;
+}
+
 // transformers counts c · k once for all layers when balanced, Switch and Megatron c for each of them.
 TEST(PublicConfigs, BalanceLossesKeepTheirMeaning) {
   recipe::ModelConfig model = recipe::preset_model("qwen3-30b-a3b");  // 48 layers, 8 experts a token

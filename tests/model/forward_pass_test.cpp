@@ -2,6 +2,7 @@
 // ctest: timeout=120
 #include <gtest/gtest.h>
 
+#include "model/mamba2.h"
 #include "support/plain_decoder.h"
 #include "support/variant_models.h"
 
@@ -178,6 +179,59 @@ TEST_P(ForwardPass, EqualsThePublishedDefinitions) {
     const double scale = std::max(wanted.abs().max().item<double>(), 1e-3);  // of the keys' biases it is 0
     EXPECT_LE((found - wanted).abs().max().item<double>(), 1e-10 * scale) << name;
   }
+}
+
+// Keys that are small: the sums that cosFormer divides by are then far below one, and nothing else than such sums may be changed.
+TEST(ForwardPassOfSmallSums, CosformerDividesByThem) {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kCosformer};
+  Decoder decoder = filled_decoder(config);
+  int64_t made_small = 0;
+  for (const auto& parameter : decoder.parameters().all()) {
+    for (size_t part = 0; part < parameter->parts.size(); ++part) {
+      if (!parameter->parts[part].spec.tensor.name.ends_with("mixer.key.weight")) continue;
+      parameter->part_of(parameter->value.detach(), part).mul_(1e-4);
+      parameter->written();
+      ++made_small;
+    }
+  }
+  EXPECT_EQ(made_small, config.layers);
+  const auto layout = layout::make_packed(std::vector<int64_t>{7, 4});
+  const Tensor ids = id_tensor(random_ids(layout.tokens(), config.vocabulary, 31)),
+               labels = id_tensor(random_ids(layout.tokens(), config.vocabulary, 32));
+  const at::NoGradGuard no_gradient;
+  const PlainDecoder::Result expected = PlainDecoder(config, leaves_of(decoder.parameters()), layout).run(ids, labels);
+  LocalOps ops;
+  Context context(ops, decoder.precision());
+  EXPECT_LT(relative_error(decoder.logits(decoder.hidden(context, ids, layout)), expected.logits_tv), 1e-10);
+}
+
+// Of heads that share keys and queries by groups each tensor rank has those of its own: what the ranks make adds up to what one makes. Channels are normed by
+// groups that a rank has whole.
+TEST(Mamba2OfTensorRanks, AddsUpToTheWhole) {
+  recipe::ModelConfig config = small_config();
+  config.mixers = {recipe::Mixer::kMamba2};
+  config.heads = 4;
+  config.layers = 1;
+  config.mamba2 = {.state = 5, .groups = 2, .norm_groups = 4, .norm_eps = 1e-3};
+  const auto layout = layout::make_packed(std::vector<int64_t>{7, 4});
+  const Tensor hidden = random_tensor({layout.tokens(), config.hidden}, 5);
+  const auto of_rank = [&](int64_t ranks, int64_t rank) {
+    const layout::MeshRank place{.mesh = {ranks, {.tp = ranks}}, .rank = rank};
+    std::vector<layout::ParameterSpec> specs = layout::parameters_of(config, place);
+    std::erase_if(specs, [](const layout::ParameterSpec& spec) { return !spec.tensor.name.starts_with("layers.0.mixer."); });
+    ParameterSet parameters(specs, Precision::named("fp64"), at::kCPU, Use::kInference, place);
+    Mamba2 mixer(config, {.layer = 0, .name = "layers.0.mixer"}, parameters);
+    parameters.allocate();
+    parameters.initialise(3);
+    LocalOps ops;
+    Context context(ops, Precision::named("fp64"));
+    return mixer.forward(context, hidden, layout::SequenceView(layout), nullptr);
+  };
+  const at::NoGradGuard no_gradient;
+  const Tensor whole = of_rank(1, 0), parts = of_rank(2, 0) + of_rank(2, 1);
+  EXPECT_GT(whole.abs().max().item<double>(), 1e-3);
+  EXPECT_LT(relative_error(parts, whole), 1e-12);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ForwardPass, ::testing::ValuesIn(models()), [](const auto& named) { return named.param.name; });

@@ -198,6 +198,25 @@ TEST(OuterLoop, KnownValuesOfCo2) {
   EXPECT_NEAR(*rounds[6].strain, strain, 1e-9);
 }
 
+// The gap divides what has come, and so what can be borne: half the strain where it is two, of the same share of an error that a round takes away.
+TEST(OuterLoop, TheStrainIsThatBehindTheGap) {
+  const Problem problem{.workers = 2, .steps = 43, .noise = 0, .lr = [](int64_t) { return 0.1; }, .alike = true, .curvature = {1}};
+  for (const double gap : {1.0, 2.0}) {
+    std::vector<OuterRound> rounds;
+    on_ranks({.method = Outer::kCo2,
+              .every = 6,
+              .momentum = 0.2,
+              .clip = 0,
+              .gap = OuterGap::kConstant,
+              .gap_value = gap,
+              .guard = false,
+              .synchronous_start = false},
+             problem, &rounds);
+    ASSERT_TRUE(rounds[3].strain) << gap;
+    EXPECT_NEAR(*rounds[3].strain, (1 - std::pow(0.9, 6)) / gap / 0.8, 1e-9) << gap;
+  }
+}
+
 // Where nothing is hidden or damped, x_{t+1} = (1 + β) x_t - (β + α δ) x_{t-1}... of which the product of the roots, β + α δ / Λ, is what
 // x_t² - x_{t+1} x_{t-1} grows by from round to round, and its root the spectral radius where roots are complex.
 TEST(OuterLoop, SpectralRadiiOfTheStabilityTable) {

@@ -31,6 +31,23 @@ TEST(OuterTimes, TheGuardMakesARoundSynchronousWhereWeightsMoveFurtherAndFurther
   EXPECT_LT(furthest_with, furthest_without / 2);
 }
 
+// Far from the minimum rounds move as far as the rate lets them: that they move further while it rises is no alarm.
+TEST(OuterTimes, TheGuardLetsARisingRateBe) {
+  Problem problem{.workers = 2,
+                  .steps = 24,
+                  .noise = 0,
+                  .lr = [](int64_t step) { return 1e-3 * std::pow(1.2, static_cast<double>((step - 1) / 2)); },
+                  .alike = true,
+                  .curvature = {0.01, 0.02}};
+  std::vector<OuterRound> rounds;
+  on_ranks({.method = Outer::kCo2, .every = 2, .momentum = 0, .clip = 0, .gap = OuterGap::kConstant}, problem, &rounds);
+  ASSERT_EQ(rounds.size(), 12u);
+  for (size_t r = 3; r + 1 < rounds.size(); ++r) {
+    EXPECT_GT(rounds[r].movement, 1.15 * rounds[r - 1].movement) << r;
+    EXPECT_EQ(rounds[r].synchronous, "") << r;
+  }
+}
+
 TEST(OuterTimes, ARoundIsSynchronousWhereTheLearningRateHasFallen) {
   Problem problem{.steps = 12, .lr = [](int64_t step) { return step <= 6 ? 0.05 : 0.005; }};
   std::vector<OuterRound> rounds;

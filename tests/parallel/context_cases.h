@@ -14,7 +14,8 @@ namespace longhaul::parallel {
 
 using layout::ContextSplit;
 
-// Of 23 tokens, cut contiguously by 2, 3 and 4 ranks at 12; 8, 16; 6, 12, 18.
+// Of 23 tokens, cut contiguously by 2, 3 and 4 ranks at 12; 8, 16; 6, 12, 18: of these the last piece alone is shorter. Of 22, at 11; 8, 15; 6, 12, 17: so are
+// pieces whose states go on.
 inline const std::vector<std::vector<int64_t>> kPackings = {
     {23},                      // spans all ranks
     {3, 17, 3},                // begins and ends within ranks, spans what lies between
@@ -22,6 +23,8 @@ inline const std::vector<std::vector<int64_t>> kPackings = {
     {5, 1, 7, 5, 5},           // one before a cut, at it and one behind it
     {1, 1, 5, 1, 9, 1, 4, 1},  // single tokens, two of them side by side
     {0, 8, 0, 8, 7, 0},        // at every cut of three; empty documents
+    {22},
+    {4, 16, 2},
 };
 inline const std::vector<std::vector<int64_t>> kTinyPackings = {{3}, {1, 1}, {2, 1}};  // ranks without tokens
 

@@ -79,6 +79,43 @@ void expect_sums(int64_t micro_batches, const Layout& layout) {
   });
 }
 
+// 10¹⁶ takes a lone one in and gives none back, two together it keeps: the order of a sum shows in its value.
+constexpr double kMuch = 1e16;
+
+// A number of each rank of one replica: added in the order of its stages, then context ranks, then tensor ranks.
+TEST(GradientTree, NumbersOfAReplicaAreAddedInTheOrderOfItsRanks) {
+  const std::vector<double> of_ranks = {kMuch, 1, 1, -kMuch};
+  for (const layout::MeshShape& sizes :
+       {layout::MeshShape{.pp = 2, .cp = 2}, layout::MeshShape{.cp = 2, .tp = 2}, layout::MeshShape{.pp = 2, .tp = 2}}) {
+    comm::run_ranks(4, [&](comm::Communicator& world) {
+      const layout::Mesh mesh(4, sizes);
+      const MeshGroups groups(world, mesh);
+      const layout::MeshRank place{.mesh = mesh, .rank = world.rank()};
+      const GradientTree tree(place, &groups);
+      const int64_t within =
+          (place.coordinate(Axis::kPp) * sizes.cp + place.coordinate(Axis::kCp)) * sizes.tp + place.coordinate(Axis::kTp);
+      EXPECT_EQ(tree.sums_of({{of_ranks[static_cast<size_t>(within)]}}, "numbers"), std::vector<double>{0});
+    });
+  }
+}
+
+// Rounds go to replicas in turns and are added in the order of rounds, however many replicas there are: (10¹⁶ + 1) + (−10¹⁶ + 1) = 0. In the order of two
+// replicas it would be (10¹⁶ − 10¹⁶) + (1 + 1).
+TEST(GradientTree, RoundsAreAddedInTheirOrder) {
+  const std::vector<double> rounds = {kMuch, 1, -kMuch, 1};
+  for (const int64_t replicas : {1, 2, 4}) {
+    comm::run_ranks(replicas, [&](comm::Communicator& world) {
+      const layout::Mesh mesh(replicas, {});
+      const MeshGroups groups(world, mesh);
+      const GradientTree tree({.mesh = mesh, .rank = world.rank()}, &groups);
+      std::vector<double> own;
+      for (size_t round = static_cast<size_t>(world.rank()); round < rounds.size(); round += static_cast<size_t>(replicas))
+        own.push_back(rounds[round]);
+      EXPECT_EQ(tree.sum_of_rounds(own, "rounds"), 0) << replicas << " replicas";
+    });
+  }
+}
+
 TEST(GradientTree, IsTheTreeOnAnyRanks) {
   for (const int64_t micro_batches : {1, 2, 4, 6, 8, 12, 15}) {
     for (int64_t replicas = 1; replicas <= std::min<int64_t>(micro_batches, 6); ++replicas) {

@@ -52,6 +52,23 @@ TEST(CheckedSums, ABitThatFlipsInAMessageShowsWhereItArrived) {
   });
 }
 
+// Of 4,096 ones whose parts on two ranks are halves rounding may leave 2 · 2⁻²⁴ · 4,096 = 2⁻¹¹: a bit of a one that is worth twice that is found, one of half
+// of it is not.
+TEST(CheckedSums, TheBoundIsWhatRoundingMayLeave) {
+  for (const auto& [bit, found] : {std::pair{13, true}, {11, false}}) {
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      comm::Faulty faulty(comm::borrowed(world), {{.group = "world", .call = 0, .kind = comm::Fault::Kind::kCorrupt, .bit = 32 * 5 + bit}});
+      CheckedSums check;
+      const Tensor numbers = at::full({kSumBlock}, 0.5, at::kFloat);
+      started_sum(faulty, numbers, numbers, {}, {.name = "gradients"}).wait();
+      EXPECT_EQ(check.wrong().has_value(), found) << "bit " << bit;
+      if (found) {
+        EXPECT_THAT(*check.wrong(), ::testing::HasSubstr("is off by 2 times what rounding may leave"));
+      }
+    });
+  }
+}
+
 TEST(CheckedSums, WithoutOneNothingIsAdded) {
   comm::run_ranks(2, [](comm::Communicator& world) {
     const Tensor numbers = at::ones({3}, at::kFloat);
