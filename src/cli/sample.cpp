@@ -16,6 +16,7 @@
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
 #include "generate/prompts_file.h"
+#include "recipe/mixers.h"
 #include "tensor/device.h"
 
 namespace longhaul::cli {
@@ -156,9 +157,10 @@ ExitCode run(const SampleArguments& arguments) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const generate::Generation& generation = texts[i].generation;
     if (generation.finish == generate::Finish::kPositions) {
-      log_warning("{} ends after {} of {} tokens: the model has {} positions (model.max_positions), and all are used",
-                  texts.size() == 1 ? "the text" : fmt::format("text {}", i + 1), generation.ids.size(), settings.tokens,
-                  model.decoder->config().max_positions);
+      const recipe::SequenceLimit limit = recipe::sequence_limit(model.decoder->config());
+      log_warning("{} ends after {} of {} tokens: the model has {} positions ({}), and all are used",
+                  texts.size() == 1 ? "the text" : fmt::format("text {}", i + 1), generation.ids.size(), settings.tokens, limit.tokens,
+                  limit.option);
     }
     if (arguments.json) print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model);
   }

@@ -12,6 +12,7 @@
 #include "model/context.h"
 #include "model/parallel_ops.h"
 #include "model/state.h"
+#include "recipe/mixers.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::evaluate {
@@ -45,13 +46,13 @@ std::vector<Judged> judge_logits(const Tensor& logits, std::span<const Target> t
 void DecoderAnswers::require_fits(std::span<const int64_t> ids, int64_t more) const {
   const recipe::ModelConfig& config = decoder_.config();
   const auto tokens = static_cast<int64_t>(ids.size()) + more;
-  if (config.position == recipe::Position::kLearned && tokens > config.max_positions) {
+  if (const recipe::SequenceLimit limit = recipe::sequence_limit(config); tokens > limit.tokens) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "a question is longer than the model's positions",
-                 .expected = fmt::format("at most {} tokens", config.max_positions),
+                 .expected = fmt::format("at most {} tokens", limit.tokens),
                  .found = counted(tokens, "token"),
-                 .where = "model.max_positions",
-                 .hint = "ask for shorter ones (--lengths), or use a model with rotary positions"});
+                 .where = std::string(limit.option),
+                 .hint = "ask for shorter ones (--lengths), or use a model without such a limit"});
   }
   const auto bad = std::ranges::find_if(ids, [&](int64_t id) { return id < 0 || id >= config.vocabulary; });
   if (bad == ids.end()) return;

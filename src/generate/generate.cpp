@@ -12,15 +12,14 @@
 #include "model/context.h"
 #include "model/parallel_ops.h"
 #include "model/state.h"
+#include "recipe/mixers.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::generate {
 namespace {
 
-// Learned positions end; rotary ones and lightning layers do not.
-int64_t positions_of(const recipe::ModelConfig& config) {
-  return config.position == recipe::Position::kLearned ? config.max_positions : std::numeric_limits<int64_t>::max();
-}
+// Learned positions end, and so do what cosFormer layers can weigh; rotary positions and other layers do not.
+int64_t positions_of(const recipe::ModelConfig& config) { return recipe::sequence_limit(config).tokens; }
 
 std::vector<int64_t> with_separator(const std::vector<int64_t>& prompt, int64_t separator) {
   std::vector<int64_t> ids;
@@ -240,8 +239,8 @@ std::vector<Generation> Generator::run(std::span<const std::vector<int64_t>> pro
                    .what = "the prompt is longer than the model's positions",
                    .expected = fmt::format("at most {} tokens, the separator before them included", positions),
                    .found = fmt::format("{} tokens", tokens),
-                   .where = "model.max_positions",
-                   .hint = "shorten the prompt, or use a model with rotary positions"});
+                   .where = std::string(recipe::sequence_limit(decoder_.config()).option),
+                   .hint = "shorten the prompt, or use a model without such a limit"});
     }
     generations.insert(generations.end(), static_cast<size_t>(settings.count), {.prefill_tokens = tokens});
   }

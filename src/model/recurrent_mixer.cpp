@@ -1,6 +1,9 @@
 #include "model/recurrent_mixer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "kernels/features/op.h"
@@ -44,6 +47,17 @@ std::vector<std::string> product_names(const Plan& plan) {
   names.emplace_back("value");
   if (direct_gate(plan)) names.emplace_back("gate");
   return names;
+}
+
+void require_within(std::span<const int64_t> positions, int64_t longest) {
+  const auto beyond = std::ranges::find_if(positions, [&](int64_t position) { return position >= longest; });
+  if (beyond == positions.end()) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "a sequence is longer than a layer of this model can weigh",
+               .expected = fmt::format("at most {} tokens", longest),
+               .found = fmt::format("position {}", *beyond),
+               .where = "model.cosformer.longest",
+               .hint = "shorten the input; a model with another model.cosformer.longest is another model"});
 }
 
 // As it is where there is nothing to do: no copy.
@@ -136,6 +150,7 @@ RecurrentMixer::Made RecurrentMixer::project(Context& context, BlockInput& input
 kernels::TurnTable RecurrentMixer::turns(Context& context, const layout::SequenceView& view, const Tensor& like) const {
   if (plan_.turn == Plan::Turn::kNone) return {};
   const auto positions = view.positions_of_axis(0);
+  if (plan_.longest > 0) require_within(positions, plan_.longest);
   const ScalarType wide = context.precision.reduce;
   if (!plan_.grid.empty()) return context.rotary->turns_on_grid(positions, plan_.grid, plan_.key, wide, like.device());
   const bool trains = at::GradMode::is_enabled() && frequencies_ != nullptr && frequencies_->trainable();

@@ -88,12 +88,15 @@ struct StepReport {
   double milliseconds = 0;                       // the whole step, data wait included
   std::optional<double> mfu;                     // 0..1 of the measured peak; attention counted causally: half of the square
   std::optional<double> mfu_full_attention;      // the same step with the whole square counted, as others report it
+  std::optional<double> hfu;                     // as mfu, with what recomputation computed a second time counted too
   std::optional<double> model_flops_per_second;  // causal
   std::optional<double> data_wait_milliseconds;
   std::optional<double> auxiliary_loss;
   std::optional<int64_t> resident_bytes;
   // Since the report before, evaluation and saving between them included: cores × time that worked, and what the machine's meters counted.
   std::optional<double> processor_milliseconds, energy_joules;
+  // How far apart the first and the last rank came to the first call of all behind their passes (observe.entry_skew_every).
+  std::optional<double> entry_skew_milliseconds;
   std::optional<bool> skipped;  // the update was not applied (non-finite gradient)
   std::optional<double> epoch;  // how often the training data have been read, this step included
   Metrics metrics;              // what else the task measures
@@ -336,12 +339,14 @@ constexpr auto StepReport::fields() {
                     Field{"milliseconds", &S::milliseconds},
                     Field{"mfu", &S::mfu},
                     Field{"mfu_full_attention", &S::mfu_full_attention},
+                    Field{"hfu", &S::hfu},
                     Field{"model_flops_per_second", &S::model_flops_per_second},
                     Field{"data_wait_milliseconds", &S::data_wait_milliseconds},
                     Field{"auxiliary_loss", &S::auxiliary_loss, Digits::kSeventeen},
                     Field{"resident_bytes", &S::resident_bytes},
                     Field{"processor_milliseconds", &S::processor_milliseconds},
                     Field{"energy_joules", &S::energy_joules},
+                    Field{"entry_skew_milliseconds", &S::entry_skew_milliseconds},
                     Field{"skipped", &S::skipped},
                     Field{"epoch", &S::epoch},
                     Field{"metrics", &S::metrics, Digits::kSeventeen}};

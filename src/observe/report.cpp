@@ -86,6 +86,8 @@ std::string tiles(const RunHistory& run) {
     std::string share = "median step";
     if (std::isfinite(mfu)) share = fmt::format("{} of the measured peak (MFU, causal)", percent(mfu));
     if (std::isfinite(mfu) && std::isfinite(full)) share += fmt::format("<br>{} with full attention counted", percent(full));
+    const double hardware = median(column(run, [](const StepReport& s) { return s.hfu.value_or(std::nan("")); }));
+    if (std::isfinite(hardware) && hardware != mfu) share += fmt::format("<br>{} with recomputation counted (HFU)", percent(hardware));
     html += tile("Speed", compact(median(column(run, [](const StepReport& s) { return s.tokens_per_second; }))), "tokens/s", share);
     double spent_ms = 0;
     for (const StepReport& step : run.steps) spent_ms += std::isfinite(step.milliseconds) ? step.milliseconds : 0;

@@ -1,6 +1,6 @@
 // TensorBoard event files, written by hand: TFRecord frames around the few protocol-buffer messages that scalars need
 // (docs/formats/events.md says which). Tags: loss, bits_per_byte, grad_norm, learning_rate, tokens_per_second, mfu,
-// mfu_full_attention.
+// hfu, mfu_full_attention, entry_skew_milliseconds.
 //
 //   writer.add(std::make_shared<TensorBoard>(run_folder / "tensorboard"));
 //

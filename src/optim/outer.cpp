@@ -150,7 +150,7 @@ void OuterLoop::meet_now(OuterRound& round, const LocalStep& step) {
   const Stopwatch watch;
   const double workers = static_cast<double>(group_->size());
   if (options_.method == recipe::Outer::kCo2 && !mean && options_.gap == recipe::OuterGap::kConstant) round.gap = options_.gap_value;
-  const OuterSums sums = weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step, round.gap));
+  const OuterSums sums = weights_.update(mean ? OuterNumbers{.scale = 1 / workers} : numbers_of(step.lr, step.lr, round.gap));
   if (mean) weights_.forget_momentum();
   round.update_s += watch.seconds();
   round.loss = weights_.numbers()[kLoss] / workers;
@@ -164,7 +164,7 @@ void OuterLoop::take_arrived(OuterRound& round, const LocalStep& step) {
   round.applied = shared_.in_flight_round;
   if (fragments() > 1) round.fragment = fragment;
   round.loss = weights_.numbers(fragment)[kLoss] / static_cast<double>(group_->size());
-  const OuterSums sums = weights_.update(numbers_of(step, 1), fragment);
+  const OuterSums sums = weights_.update(numbers_of(shared_.in_flight_lr, step.lr, 1), fragment);
   shared_.in_flight_round = -1;
   round.update_s += watch.seconds();
   note(round, sums, step.lr);
@@ -179,12 +179,12 @@ void OuterLoop::start_sums(const LocalStep& step) {
   works_ = weights_.start_sums(*group_, own_numbers(), fragment_of(round_));
 }
 
-OuterNumbers OuterLoop::numbers_of(const LocalStep& step, double gap) const {
+OuterNumbers OuterLoop::numbers_of(double lr_of_round, double lr, double gap) const {
   using enum recipe::Outer;
-  const double unit = options_.by_lr && step.lr > 0 ? step.lr : 1;
-  OuterNumbers numbers{.scale = 1 / (static_cast<double>(group_->size()) * gap * unit),
-                       .momentum = recipe::outer_momentum_of(options_),
-                       .step = recipe::outer_lr_of(options_) * unit,
+  const bool by_lr = options_.by_lr && lr_of_round > 0;
+  OuterNumbers numbers{.scale = 1 / (static_cast<double>(group_->size()) * gap * (by_lr ? lr_of_round : 1)),
+                       .momentum = options_.by_lr && !by_lr ? 0 : recipe::outer_momentum_of(options_),
+                       .step = recipe::outer_lr_of(options_) * (by_lr ? lr : 1),
                        .clip = options_.method == kCo2 ? options_.clip : 0,
                        .nesterov = options_.method == kDiloco || options_.method == kStreaming,
                        .mix = options_.mix};
@@ -241,20 +241,22 @@ void OuterLoop::apply_late(OuterRound& round, const LocalStep& step) {
   const Stopwatch watch;
   const double workers = static_cast<double>(group_->size());
   OuterSums sums;
+  double unit = 1;  // of the outer gradient
   if (waits_for_sums()) {
     round.applied = shared_.in_flight_round;
     const OuterWeights::Numbers arrived = weights_.numbers();
     const std::vector<double> gaps = gaps_of(arrived, round);
     round.loss = arrived[kLoss] / workers;
-    OuterNumbers numbers = numbers_of(step, gaps.empty() ? round.gap : 1);
+    OuterNumbers numbers = numbers_of(shared_.in_flight_lr, step.lr, gaps.empty() ? round.gap : 1);
     numbers.leaves_difference = true;
     sums = weights_.update(numbers, OuterWeights::kAll, gaps);
+    unit = options_.by_lr && shared_.in_flight_lr > 0 ? shared_.in_flight_lr : 1;
   } else {
     weights_.take_difference(/*returns=*/true);
   }
   start_sums(step);
   round.update_s = watch.seconds();
-  note(round, sums, step.lr);
+  note(round, sums, step.lr, unit);
 }
 
 // By tensor; empty: round.gap is that of all.
@@ -272,14 +274,14 @@ std::vector<double> OuterLoop::gaps_of(const OuterWeights::Numbers& arrived, Out
 }
 
 // What the guard and the next gap look at, and what is told.
-void OuterLoop::note(OuterRound& round, OuterSums sums, double lr) {
+void OuterLoop::note(OuterRound& round, OuterSums sums, double lr, double unit) {
   const Tensor all = at::tensor({sums.gradient, sums.momentum, sums.movement, sums.clipped}, at::kDouble);
   ranks_.sum(all, "norms of the outer loop");
   const double* const of = all.const_data_ptr<double>();
   round.gradient = std::sqrt(of[0]);
   round.momentum = std::sqrt(of[1]);
   round.movement = std::sqrt(of[2]);
-  if (late_co2(options_)) estimate_strain(round, options_.by_lr && lr > 0 ? lr : 1);
+  if (late_co2(options_)) estimate_strain(round, unit);
   shared_.earlier_movement = std::exchange(shared_.movement, round.movement);
   round.clipped = of[3] / counted_;
   if (gaps_) gaps_->note_movement();

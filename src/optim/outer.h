@@ -12,8 +12,8 @@
 //   streaming   one fragment of the layers a round, in turn: diloco's x of it, w ← x + mix (w - x)                 arXiv 2501.18512
 //               both behind optim.outer_delay steps of the next round, or all of it. A fragment's turn comes every τ steps, so a round is τ / fragments
 //
-// Workers go on from x but for the last two, whose weights are alike only behind the run's last round. Where optim.outer_by_lr, momenta are of Δ / γ
-// and steps of α γ, γ the learning rate of the round. A round is synchronous (x ← x - Δ of all weights, w ← x; what is on its way and the momentum are
+// Workers go on from x but for the last two, whose weights are alike only behind the run's last round. Where optim.outer_by_lr, momenta are of Δ / γ,
+// γ the learning rate of the round that Δ is of, and steps of α γ, γ that of the round behind which weights move: what is late shrinks as the rate falls. A round is synchronous (x ← x - Δ of all weights, w ← x; what is on its way and the momentum are
 // dropped) where it is the first of co2 or the one that measures times, the last one of a method that hides exchanges, and of co2 where the learning
 // rate has fallen by more than half since what is on its way was made, and where the guard asks for it: the anchor's movement, per learning rate, has
 // grown by a tenth three times running. What co2 can bear is shown beside it: with δ the share of an error that a round takes away it swings further
@@ -105,12 +105,13 @@ class OuterLoop {
   void start_sums(const LocalStep& step);
   OuterRound take_within_round(const LocalStep& step);
   void tell_weights(OuterRound& round);
-  void note(OuterRound& round, kernels::OuterSums sums, double lr);
+  void note(OuterRound& round, kernels::OuterSums sums, double lr, double unit = 1);  // unit: of a late outer gradient
   void estimate_strain(OuterRound& round, double unit);
   double first_step() const;
   void wait_for_sums(OuterRound& round);
   void choose(OuterRound& round, int64_t left);
-  kernels::OuterNumbers numbers_of(const LocalStep& step, double gap) const;
+  // For a Δ of a round whose learning rate was `lr_of_round`, taken at `lr`. At a rate of 0 momenta have no unit: then only Δ counts, as in the limit.
+  kernels::OuterNumbers numbers_of(double lr_of_round, double lr, double gap) const;
   std::vector<double> gaps_of(const OuterWeights::Numbers& arrived, OuterRound& round);
   OuterWeights::Numbers own_numbers() const;
 

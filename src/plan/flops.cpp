@@ -8,17 +8,20 @@
 namespace longhaul::plan {
 namespace {
 
+// Of a tensor, as often as a token passes through it.
+double parameters_in_products(const recipe::ModelConfig& config, const layout::ParameterSpec& spec) {
+  if (spec.tensor.global_shape.size() != 2) return 0;
+  const layout::Role role = spec.tensor.role;
+  if (role == layout::Role::kEmbedding || role == layout::Role::kPosition || role == layout::Role::kLowerBound ||
+      role == layout::Role::kCoefficient)
+    return 0;
+  const double share = spec.expert >= 0 ? static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts) : 1.0;
+  return share * static_cast<double>(spec.elements());
+}
+
 double matrix_parameters(const recipe::ModelConfig& config) {
   double sum = 0;
-  for (const auto& spec : layout::parameters(config)) {
-    if (spec.tensor.global_shape.size() != 2) continue;
-    const layout::Role role = spec.tensor.role;
-    if (role == layout::Role::kEmbedding || role == layout::Role::kPosition || role == layout::Role::kLowerBound ||
-        role == layout::Role::kCoefficient)
-      continue;
-    const double share = spec.expert >= 0 ? static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts) : 1.0;
-    sum += share * static_cast<double>(spec.elements());
-  }
+  for (const auto& spec : layout::parameters(config)) sum += parameters_in_products(config, spec);
   sum += static_cast<double>(config.predict_ahead * config.vocabulary * config.hidden);      // each module's product with the head
   if (config.tie_embeddings) sum += static_cast<double>(config.vocabulary * config.hidden);  // the head's product is still made
   return sum;
@@ -30,7 +33,24 @@ double keys_seen(double tokens, int64_t window) {
   return most - most * most / (2 * tokens);
 }
 
+// A delta rule reads what it has under the key as well.
+double recurrence_flops(const recipe::OperatorSizes& sizes) {
+  const auto& [attention, recurrence, angles, delta_rule] = sizes;
+  return 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value) +
+         18 * static_cast<double>(delta_rule.heads * delta_rule.key * delta_rule.value);
+}
+
 }  // namespace
+
+double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recompute recompute) {
+  if (recompute != recipe::Recompute::kFull) return 0;
+  double flops = 0;
+  for (const auto& spec : layout::parameters(config)) {
+    if (spec.layer >= 0 && spec.ahead < 0) flops += 2 * parameters_in_products(config, spec);
+  }
+  for (int64_t l = 0; l < config.layers; ++l) flops += recurrence_flops(recipe::operators_of_layer(config, l)) / 3;
+  return flops;
+}
 
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence) {
   TokenFlops flops{.matrices = 6 * matrix_parameters(config)};
@@ -38,14 +58,13 @@ TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t s
   flops.recurrence += 12 * static_cast<double>(toeplitz.heads * toeplitz.key * toeplitz.value);
   for (int64_t each = 0; each < config.layers + (config.layers > 0 ? config.predict_ahead : 0); ++each) {
     const int64_t l = std::min(each, config.layers - 1);  // modules that predict further ahead have a layer as the last one is
-    const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(config, l);
+    const recipe::OperatorSizes sizes = recipe::operators_of_layer(config, l);
+    const recipe::AttentionSizes& attention = sizes.attention;
     const double tokens = static_cast<double>(sequence),
                  channels = static_cast<double>(attention.heads * (attention.head_dim + attention.value_dim));
     flops.attention_full += 6 * channels * tokens;
     flops.attention_causal += 6 * channels * (attention.causal ? keys_seen(tokens, config.softmax.window(l)) : tokens);
-    flops.recurrence += 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value);
-    // Reads what it has under the key as well.
-    flops.recurrence += 18 * static_cast<double>(delta_rule.heads * delta_rule.key * delta_rule.value);
+    flops.recurrence += recurrence_flops(sizes);
   }
   return flops;
 }

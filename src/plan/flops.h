@@ -4,10 +4,12 @@
 //
 // N_mm: parameters in matrix products that a token passes through (k of the experts; the head, not the embedding table). s: the
 // sequence in the full convention (PaLM, FlashAttention-2), half of it in the causal one (Megatron), where the model is causal. A linear recurrence counts
-// its algorithmic minimum, which is also that of one sum over a whole document (kernels/bidirectional). Recomputation never counts (that is HFU).
+// its algorithmic minimum, which is also that of one sum over a whole document (kernels/bidirectional). Recomputation never counts: utilisation with it
+// (HFU) takes flops_again_per_token() besides.
 #pragma once
 
 #include "recipe/model_config.h"
+#include "recipe/train_options.h"
 
 namespace longhaul::plan {
 
@@ -18,6 +20,10 @@ struct TokenFlops {
   double full() const { return matrices + recurrence + attention_full; }
   double causal() const { return matrices + recurrence + attention_causal; }
 };
+
+// What full recomputation computes a second time (docs/design/recomputation.md): the layers' products and recurrences, whose forward pass is a third of what counts
+// above; not the result of softmax attention, which is kept, and nothing outside the layers. Other kinds make passes over elements again, which do not count.
+double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recompute recompute);
 
 // Forward and backward, per token, of sequences of `sequence` tokens.
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence);

@@ -74,6 +74,12 @@ void training(const Recipe& recipe, Problems& out) {
          fmt::format("train.sequence = {} is longer than the model's model.max_positions = {}", train.sequence, recipe.model.max_positions),
          fmt::format("train.sequence={}", recipe.model.max_positions)});
   }
+  const SequenceLimit limit = sequence_limit(recipe.model);
+  if (train.sequence > limit.tokens && limit.option != "model.max_positions") {
+    out.push_back({{"train.sequence", std::string(limit.option)},
+                   fmt::format("train.sequence = {} is longer than {} = {}", train.sequence, limit.option, limit.tokens),
+                   fmt::format("{0}={1}, or train.sequence={2}", limit.option, train.sequence, limit.tokens)});
+  }
   if (!is_device(train.device)) {
     out.push_back({{"train.device"},
                    fmt::format("train.device = {} is none of auto, cpu, cuda, cuda:N", Value(train.device).described()),

@@ -89,6 +89,18 @@ std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t l
   return (layer == 0 && entry.of_first_layer.state != nullptr ? entry.of_first_layer.state : entry.state)(model);
 }
 
+SequenceLimit sequence_limit(const ModelConfig& model) {
+  SequenceLimit least;
+  if (model.position == Position::kLearned) least = {model.max_positions, "model.max_positions"};
+  for (const Mixer mixer : mixers_used(model)) {
+    const auto limit_of = entry_of(mixer).limit;
+    if (limit_of == nullptr) continue;
+    const SequenceLimit limit = limit_of(model);
+    if (limit.tokens < least.tokens) least = limit;
+  }
+  return least;
+}
+
 std::vector<Mixer> mixers_used(const ModelConfig& model) {
   std::vector<Mixer> used;
   for (int64_t l = 0; l < std::min<int64_t>(model.layers, static_cast<int64_t>(model.mixers.size())); ++l) {

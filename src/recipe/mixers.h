@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -138,12 +139,19 @@ struct BlockMemory {
   double evaluation = 0;  // most that its forward pass holds when nothing is kept, its input and the residual counted
 };
 
+// Tokens that no sequence may have more of, and the option that says so.
+struct SequenceLimit {
+  int64_t tokens = std::numeric_limits<int64_t>::max();
+  std::string_view option;  // empty: there is none
+};
+
 struct SequenceMixerEntry {
   std::string_view name;                                               // in recipes: "lightning"
   bool biases = false;                                                 // its linear layers may have them
   bool bidirectional = false;                                          // it has a form for model.causal = false
   void (*declare)(OptionSet&, ModelConfig&);                           // its own options
   void (*check)(const ModelConfig&, std::vector<Problem>&) = nullptr;  // refuses what cannot be; asked where the mixer is used
+  SequenceLimit (*limit)(const ModelConfig&) = nullptr;                // null: sequences may be of any length
   OperatorSizes (*operators)(const ModelConfig&);
   std::vector<MixerTensor> (*tensors)(const ModelConfig&);           // of one layer
   std::vector<MixerTensor> (*shared)(const ModelConfig&) = nullptr;  // of all layers together, where it has such; named without a layer
@@ -171,6 +179,7 @@ const ChannelMixerEntry& entry_of(ChannelMixer mixer);
 OperatorSizes operators_of_layer(const ModelConfig& model, int64_t layer);
 std::vector<MixerStateTensor> state_of_layer(const ModelConfig& model, int64_t layer);
 
+SequenceLimit sequence_limit(const ModelConfig& model);    // the shortest of its mixers' and its learned positions'
 std::vector<Mixer> mixers_used(const ModelConfig& model);  // each once, in the order of the layers
 // Tokens along each axis of a document, behind its first one (model.lightnet.grid, of a model that has such layers); empty: documents are rows.
 std::span<const int64_t> grid_of(const ModelConfig& model);

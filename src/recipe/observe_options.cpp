@@ -29,6 +29,13 @@ void declare(OptionSet& set, ObserveOptions& observe) {
       .unit("steps")
       .at_least(0)
       .may_change();
+  set.add(
+         "observe.entry_skew_every", observe.entry_skew_every,
+         "Every such step of several ranks also tells how far apart the first and the last of them came to the first call of all behind their "
+         "passes: a speed that falls while every rank's own times stay shows there. Costs one more call of two numbers. 0: none.")
+      .unit("steps")
+      .at_least(0)
+      .may_change();
 }
 
 }  // namespace longhaul::recipe

@@ -15,6 +15,7 @@ struct ObserveOptions {
   int64_t trace_every = 0;           // steps; every such step is recorded in DIR/trace: who did what when. 0: none
   int64_t batch_noise_every = 0;     // steps; every such step measures the critical batch size. 0: none
   int64_t updates_every = 0;         // steps; every such step tells how far it moved the weights. 0: none
+  int64_t entry_skew_every = 10;     // steps; every such step tells how far apart ranks come to their first common call. 0: none
   bool operator==(const ObserveOptions&) const = default;
 };
 

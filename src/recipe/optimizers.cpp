@@ -34,17 +34,29 @@ StateElements factored(const OptimOptions& options, const Shape& shape) {
   return with_factors(momentum_if_wanted(options, shape), shape, 1);
 }
 
+constexpr std::string_view kAdamwReads[] = {"beta1", "beta2", "eps"};
+constexpr std::string_view kLambReads[] = {"beta1", "beta2", "eps", "nvlamb", "lamb_decay"};
+constexpr std::string_view kCameReads[] = {"beta1", "beta2", "beta3", "correct_residuals", "update_clip", "square_eps", "residual_eps"};
+constexpr std::string_view kAdafactorReads[] = {"momentum",      "adafactor_form", "scale_by_weights",
+                                                "relative_step", "update_clip",    "square_eps"};
+constexpr std::string_view kLionReads[] = {"beta1", "beta2", "sign_fade"};
+constexpr std::string_view kSm3Reads[] = {"momentum", "square_eps"};
+constexpr std::string_view kMuonReads[] = {"momentum", "nesterov", "muon_scale", "muon_iterations",
+                                           "beta1",    "beta2",    "eps"};  // adamw beside it
+constexpr std::string_view kSgdReads[] = {"momentum", "nesterov"};
+
 constexpr OptimizerEntry kOptimizers[] = {
-    {"adamw", "two moments of every element (the safe choice)", two_moments, 0, true},
-    {"lamb", "the same, with steps in proportion to the weights of each tensor (large batches)", two_moments, 0, false},
+    {"adamw", "two moments of every element (the safe choice)", two_moments, 0, true, kAdamwReads},
+    {"lamb", "the same, with steps in proportion to the weights of each tensor (large batches)", two_moments, 0, false, kLambReads},
     {"came", "one momentum of every element and second moments of rows and columns (half the memory; try 0.7 of adamw's lr)", came, 0,
-     false},
-    {"adafactor", "second moments of rows and columns, and a momentum if asked for (least memory)", factored, 0, false},
-    {"lion", "one momentum, and steps by its sign (beta2 0.99; try 0.2 of adamw's lr and 5 times its weight decay)", one_momentum, 0, true},
-    {"sm3", "the largest second moments of rows and columns, and a momentum (sparse gradients)", factored, 0.9, false},
+     false, kCameReads},
+    {"adafactor", "second moments of rows and columns, and a momentum if asked for (least memory)", factored, 0, false, kAdafactorReads},
+    {"lion", "one momentum, and steps by its sign (beta2 0.99; try 0.2 of adamw's lr and 5 times its weight decay)", one_momentum, 0, true,
+     kLionReads},
+    {"sm3", "the largest second moments of rows and columns, and a momentum (sparse gradients)", factored, 0.9, false, kSm3Reads},
     {"muon", "one momentum of matrices of layers, whose updates are made orthogonal; the rest has adamw (adamw's lr and weight decay)",
-     one_momentum, 0.95, false},
-    {"sgd", "one momentum", momentum_if_wanted, 0.9, true},
+     one_momentum, 0.95, false, kMuonReads},
+    {"sgd", "one momentum", momentum_if_wanted, 0.9, true, kSgdReads},
 };
 
 }  // namespace

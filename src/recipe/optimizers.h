@@ -24,6 +24,7 @@ struct OptimizerEntry {
   StateElements (*state_elements)(const OptimOptions& options, const std::vector<int64_t>& global_shape);
   double momentum;   // as published: what optim.momentum = -1 means
   bool of_elements;  // an element's step is made of that element alone, so that no cut of a tensor changes a bit of it
+  std::span<const std::string_view> reads;  // of [optim], beside what all read: "beta1"
 };
 
 std::span<const OptimizerEntry> optimizers();

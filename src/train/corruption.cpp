@@ -9,6 +9,7 @@
 #include "kernels/linear/product_check.h"
 #include "kernels/linear/raw.h"
 #include "model/arena.h"
+#include "recipe/optim_groups.h"
 #include "tensor/content_hash.h"
 #include "tensor/random_fill.h"
 #include "train/passes.h"
@@ -122,10 +123,20 @@ std::optional<std::string> CorruptionChecks::replicas() {
   return found;
 }
 
+// With the betas of the rule that the tensor follows: optim.group may give it others than [optim] has.
+double CorruptionChecks::bound_of(const std::string& tensor) const {
+  size_t part = 0;
+  const model::Parameter* const holder = task_.parameters().holder_of(tensor, &part);
+  LONGHAUL_ASSERT(holder != nullptr, "moments of {}, which is no tensor of the model", tensor);
+  const layout::ParameterSpec& spec = holder->parts[part].spec;
+  const size_t rule = recipe::rule_of(recipe_.optim, spec.tensor.role, spec.layer, spec.tensor.global_shape);
+  const recipe::OptimOptions options = recipe::optim_rule(recipe_.optim, rule).options;
+  return bound_of_moments(options.beta1, options.beta2);
+}
+
 std::optional<std::string> CorruptionChecks::states() {
   const auto states = optimizer_.state();
   if (std::string bad = first_not_finite(states); !bad.empty()) return bad;
-  const double bound = bound_of_moments(recipe_.optim.beta1, recipe_.optim.beta2);
   std::map<std::string, std::pair<Tensor, Tensor>> moments;  // m, v of a tensor
   for (const optim::StateTensor& state : states) {
     if (state.view.numel() == 0) continue;
@@ -137,7 +148,9 @@ std::optional<std::string> CorruptionChecks::states() {
   }
   for (const auto& [name, pair] : moments) {
     const auto& [m, v] = pair;
-    if (bound == 0 || !m.defined() || !v.defined() || m.sizes() != v.sizes()) continue;
+    if (!m.defined() || !v.defined() || m.sizes() != v.sizes()) continue;
+    const double bound = bound_of(name);
+    if (bound == 0) continue;
     // Both are rounded at every step, to bf16 by up to 2^-7; of numbers near the least that fp32 has little is left.
     const double slack = m.scalar_type() == at::kBFloat16 ? 1.1 : 1.01;
     if ((m.abs() > v.sqrt() * (slack * bound) + 1e-18).any().item<bool>()) return fmt::format("m of {} is larger than its v allows", name);
@@ -153,11 +166,13 @@ std::optional<std::string> CorruptionChecks::states() {
 
 std::optional<std::string> CorruptionChecks::products(int64_t step) {
   constexpr int64_t kRows = 32;
+  parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
+  if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();  // some come with the next forward pass
   std::vector<model::Parameter*> layers;
   for (const auto& each : task_.parameters().all()) {
     const bool matrix =
         each->value.defined() && each->value.dim() == 2 && each->name.starts_with("layers.") && each->name.ends_with(".weight");
-    if (matrix && each->own.length == each->value.numel() && each->packed.in_use()) layers.push_back(each.get());
+    if (matrix && each->packed.in_use()) layers.push_back(each.get());
   }
   if (layers.empty()) return std::nullopt;
   const auto seed = static_cast<uint64_t>(recipe_.train.seed);
@@ -269,8 +284,8 @@ void CorruptionChecks::behind_step(int64_t step) {
   const bool states_due = due(guard.states_every, step), products_due = due(guard.products_every, step);
   if (states_due || products_due) {
     std::optional<std::string> found = states_due ? states() : std::nullopt;
-    if (products_due && !found) found = products(step);
-    settle(step, found);
+    std::optional<std::string> product = products_due ? products(step) : std::nullopt;  // all ranks together: whatever one has found
+    settle(step, found ? found : product);
   }
   if (states_due) remember_states();
   if (due(guard.replay_every, step)) settle(step, replay(step));

@@ -2,7 +2,8 @@
 //
 //   replicas  weights, and optimizer states that are not cut, of which several ranks hold copies: equal bits; a majority names the rank
 //   states    masters, moments: finite, squares not negative, |m| not above what v allows; working weights are the rounding of their masters
-//   products  a linear layer of this rank, drawn by the step's number, times random rows: by sums (kernels/linear/product_check.h)
+//   products  a linear layer of this rank, drawn by the step's number, times random rows: by sums (kernels/linear/product_check.h); none where
+//             nobody has a layer's weights whole between steps (parallel.zero = 3), nor in fp64 or on a GPU, which keep no packed weights
 //   memory    optimizer states, behind a step and again before the next update changes them: the same hash (with `states`); alone, every bit
 //   messages  sums of gradients over ranks are what their parts add up to (with `replicas`; parallel/checked_sums.h)
 //   replay    the first micro-batch of the next replica: every block's output has the bits that it had there; alone: its own, twice
@@ -38,7 +39,7 @@ class CorruptionChecks {
   void before_save(int64_t step);    // replicas, once a step
   void behind_second_try(int64_t step, const SecondTry& second);
 
-  // What is wrong here, for a person; nothing: all is well. Collective calls but for states and products.
+  // What is wrong here, for a person; nothing: all is well. Collective calls but for states.
   std::optional<std::string> replicas();
   std::optional<std::string> states();
   std::optional<std::string> products(int64_t step);
@@ -49,6 +50,7 @@ class CorruptionChecks {
 
  private:
   struct Copies;
+  double bound_of(const std::string& tensor) const;  // on |m| over the root of v; 0: there is none
   std::vector<Copies> copies();
   void settle(int64_t step, const std::optional<std::string>& found, bool here = true);
   uint64_t outputs_of(int64_t step, int64_t replica);

@@ -6,7 +6,7 @@
 
 namespace longhaul::train {
 
-MachineUse::MachineUse() : processor_ns_(process_processor_ns()) {}
+MachineUse::MachineUse(EnergyMeter meter) : meter_(std::move(meter)), processor_ns_(process_processor_ns()) {}
 
 void MachineUse::tell(observe::StepReport& report) {
   const int64_t processor_ns = process_processor_ns();

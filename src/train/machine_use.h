@@ -10,7 +10,7 @@ namespace longhaul::train {
 
 class MachineUse {
  public:
-  MachineUse();
+  explicit MachineUse(EnergyMeter meter = EnergyMeter());
   void tell(observe::StepReport& report);
 
  private:

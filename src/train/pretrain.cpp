@@ -56,7 +56,8 @@ std::vector<int32_t> held_out_beginning(const data::RunData& data, int64_t most_
 
 // Tokens; the separator stands before them.
 int64_t longest_prompt(const recipe::ModelConfig& model) {
-  return model.position == recipe::Position::kLearned ? model.max_positions - 1 : std::numeric_limits<int64_t>::max();
+  const int64_t limit = recipe::sequence_limit(model).tokens;
+  return limit < std::numeric_limits<int64_t>::max() ? limit - 1 : limit;
 }
 
 // The next batches of an evaluation, one for each replica; those who get none go along with the first, of which nothing counts.
@@ -123,7 +124,7 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
                  .what = "the prompt of the sample is longer than the model's positions",
                  .expected = fmt::format("at most {} tokens", longest_prompt(recipe.model)),
                  .found = fmt::format("{} tokens", prompt),
-                 .where = "sample.prompt and model.max_positions",
+                 .where = fmt::format("sample.prompt and {}", recipe::sequence_limit(recipe.model).option),
                  .hint = "sample.prompt="});
   }
 }
@@ -236,8 +237,9 @@ std::optional<TaskSample> Pretrain::sample() {
                                               .stop_id = separator ? int64_t{*separator} : int64_t{-1}},
                                              [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
   if (generation.finish == generate::Finish::kPositions) {
-    log_warning("the sample ends after {} of {} tokens: the model's positions are used up (model.max_positions = {})",
-                generation.ids.size(), options.tokens, recipe_.model.max_positions);
+    const recipe::SequenceLimit limit = recipe::sequence_limit(recipe_.model);
+    log_warning("the sample ends after {} of {} tokens: the model's positions are used up ({} = {})", generation.ids.size(), options.tokens,
+                limit.option, limit.tokens);
   }
   return TaskSample{given ? options.prompt : data_.tokenizer.decode(prompt), text.text() + text.rest()};
 }

@@ -126,6 +126,7 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   model.predict_ahead = std::min<int64_t>(model.predict_ahead, 2);
   if (model.mup_base_hidden > 0) model.mup_base_hidden = 12;  // half of what it is here
   if (model.max_positions > 0) model.max_positions = kRowTokens + 3;
+  model.cosformer.longest = std::max<int64_t>(model.cosformer.longest, kRowTokens + 3);
   return model;
 }
 

@@ -10,8 +10,6 @@
 
 namespace longhaul::train {
 
-using layout::Axis;
-
 data::RecallShape recall_shape(const recipe::Recipe& recipe) {
   const recipe::RecallOptions& recall = recipe.recall;
   return {.kind = recall.kind,
@@ -43,20 +41,31 @@ Recall::Rows Recall::rows(int64_t count, const std::function<int64_t(int64_t)>& 
   return rows;
 }
 
-StepWork Recall::prepare(int64_t step) {
-  const int64_t replicas = ranks_.place().mesh.size(Axis::kDp), replica = ranks_.place().coordinate(Axis::kDp);
-  const int64_t begin = schedule_.first_sample(step), own = (schedule_.first_sample(step + 1) - begin) / replicas;
+// Of this replica's part of the step's sequences.
+std::vector<Recall::Rows> Recall::micro_batches_of(int64_t step, int64_t replica) const {
+  const int64_t begin = schedule_.first_sample(step), own = (schedule_.first_sample(step + 1) - begin) / ranks_.replicas();
   const int64_t examples = recipe_.recall.examples, each = recipe_.train.micro_batch;
-  micro_batches_.clear();
+  std::vector<Rows> all;
   for (int64_t first = begin + replica * own; first < begin + (replica + 1) * own; first += each) {
-    micro_batches_.push_back(rows(each, [&](int64_t r) { return examples > 0 ? (first + r) % examples : first + r; }));
+    all.push_back(rows(each, [&](int64_t r) { return examples > 0 ? (first + r) % examples : first + r; }));
   }
+  return all;
+}
+
+StepWork Recall::prepare(int64_t step) {
+  micro_batches_ = micro_batches_of(step, ranks_.replica());
   StepWork work{.micro_batches = static_cast<int64_t>(micro_batches_.size())};
   for (const Rows& part : micro_batches_) {
     work.weight += static_cast<double>(part.labelled);
     work.tokens += part.layout.tokens();
   }
   return work;
+}
+
+bool Recall::prepare_of(int64_t step, int64_t replica) {
+  micro_batches_ = micro_batches_of(step, replica);
+  micro_batches_.resize(1);
+  return true;
 }
 
 PackedText Recall::text_of(int64_t micro_batch) const {
@@ -71,7 +80,7 @@ Tensor Recall::forward(model::Context& context, int64_t micro_batch, const Tenso
 StageInput Recall::stage_input(int64_t micro_batch) const { return stage_.input(text_of(micro_batch)); }
 
 std::optional<observe::Metrics> Recall::evaluate_on_ranks(const std::function<bool()>& go_on) {
-  const int64_t replicas = ranks_.place().mesh.size(Axis::kDp), replica = ranks_.place().coordinate(Axis::kDp);
+  const int64_t replicas = ranks_.replicas(), replica = ranks_.replica();
   const int64_t each = recipe_.train.micro_batch;
   const int64_t rounds = (recipe_.recall.held_out + replicas * each - 1) / (replicas * each);  // whole ones: a few sequences more
   std::vector<double> nats;
@@ -85,7 +94,7 @@ std::optional<observe::Metrics> Recall::evaluate_on_ranks(const std::function<bo
   }
   const std::string name = "loss of an evaluation";
   const double sum = ranks_.tree() != nullptr ? ranks_.tree()->sum_of_rounds(nats, name)
-                                              : ranks_.sum(std::accumulate(nats.begin(), nats.end(), 0.0), name);
+                                              : ranks_.sum_of_run(std::accumulate(nats.begin(), nats.end(), 0.0), name);
   const auto labels = static_cast<double>(rounds * replicas * each * shape_.pairs);
   return observe::Metrics{{"loss", sum / static_cast<double>(ranks_.ops().tensor_ranks()) / labels}};
 }

@@ -1,8 +1,8 @@
 // Recall: sequences of random tokens whose scored ones only a memory can know (data/recall.h). Every step's sequences are new, unless [recall] says
 // how many there are; judged by the share of right answers on sequences that are never trained on.
 //
-// On several ranks: the sequences stand in one order whatever the ranks are; a replica takes its part of each step's, a context rank its tokens of
-// each. Such runs are judged by the loss alone: nobody there has all logits of a token.
+// On several ranks: the sequences stand in one order whatever the ranks are; a replica, of any worker, takes its part of each step's, a
+// context rank its tokens of each. Such runs are judged by the loss alone: nobody there has all logits of a token.
 #pragma once
 
 #include <memory>
@@ -32,6 +32,7 @@ class Recall final : public Task {
   }
 
   StepWork prepare(int64_t step) override;
+  bool prepare_of(int64_t step, int64_t replica) override;
   void set_growth(const std::vector<optim::BatchGrowth>& grown) override {
     schedule_ = optim::TrainSchedule(recipe_.optim, recipe_.train, grown);
   }
@@ -49,6 +50,7 @@ class Recall final : public Task {
     int64_t labelled = 0;
   };
   Rows rows(int64_t count, const std::function<int64_t(int64_t)>& index) const;
+  std::vector<Rows> micro_batches_of(int64_t step, int64_t replica) const;
   PackedText text_of(int64_t micro_batch) const;
   std::optional<observe::Metrics> evaluate_on_ranks(const std::function<bool()>& go_on);
 

@@ -248,6 +248,7 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .memory = memory_plan(recipe, arrangement, own_rank, device, &data),
                        .free_bytes = free_bytes,
                        .flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence),
+                       .flops_again = plan::flops_again_per_token(recipe.model, recipe.train.recompute),
                        .profile = measured_profile(/*fresh=*/false, device),
                        .processes = processes != nullptr ? processes->size() : 1};
   RunStartUp start{.request = request, .facts = facts, .cache = cache, .events = events.get()};

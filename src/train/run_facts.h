@@ -27,6 +27,7 @@ struct RunFacts {
   plan::MemoryPlan memory;  // of this process: its rank, or its threads together (train/memory.h)
   int64_t free_bytes = 0;   // on the device, before the run
   plan::TokenFlops flops;
+  double flops_again = 0;  // of a token, that recomputation makes a second time
   MachineProfile profile;
   int64_t processes = 1;  // that train together, each with threads of its own
 

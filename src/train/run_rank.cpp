@@ -17,6 +17,7 @@
 #include "observe/table.h"
 #include "observe/tensorboard.h"
 #include "observe/terminal.h"
+#include "recipe/unread_options.h"
 #include "recipe/write.h"
 #include "tensor/cpu_allocator.h"
 #include "train/memory.h"
@@ -205,8 +206,10 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   const auto& from = start_.request.from;
   if (from && resumed.step == 0) trainer.begin_with(*from);
   together_.first("begin", [&]() -> nlohmann::json {
-    for (const std::string& text :
-         start_warnings(recipe_, {.training_tokens = facts_.training_tokens(), .resume_step = resumed.step, .earlier = resumed.earlier})) {
+    for (const std::string& text : start_warnings(recipe_, {.training_tokens = facts_.training_tokens(),
+                                                           .resume_step = resumed.step,
+                                                           .earlier = resumed.earlier,
+                                                           .unread = recipe::unread_options(start_.request.recipe)})) {
       log_warning("{}", text);
     }
     write_beside_checkpoints(start_.request, facts_.data);
@@ -254,6 +257,7 @@ Outcome RankRun::run() {
                    .environment = std::move(environment),
                    .flops_per_token = facts_.flops.causal(),
                    .flops_per_token_full_attention = facts_.flops.full(),
+                   .flops_per_token_again = facts_.flops_again,
                    .peak_flops_per_second = facts_.peak_flops_per_second(),
                    .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },
                    .trace = trace_ ? &*trace_ : nullptr,

@@ -1,6 +1,7 @@
 #include "train/start_warnings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/progress.h"
 #include "optim/schedule.h"
@@ -60,13 +61,32 @@ std::string about_rate(const recipe::Recipe& recipe, const StartFacts& facts) {
       ended_at, count_text(facts.resume_step), goes_on_at, facts.earlier->train.steps, recipe.train.steps, ended_at);
 }
 
+std::string about_unread(const std::vector<std::string>& unread) {
+  if (unread.empty()) return "";
+  return fmt::format("this run does not read: {}. Leave out what is not meant, or choose what reads it", fmt::join(unread, "; "));
+}
+
+// Packed weights are what it multiplies with, and they must be whole.
+std::string about_products(const recipe::Recipe& recipe) {
+  if (recipe.guard.products_every == 0) return "";
+  const auto nothing = [](const std::string& why) {
+    return fmt::format("guard.products_every checks nothing {}. guard.replay_every does, where a micro-batch is computed twice", why);
+  };
+  const recipe::ParallelOptions& parallel = recipe.parallel;
+  if (parallel.zero == 3 && parallel.world() > parallel.tp * parallel.pp)
+    return nothing("with parallel.zero = 3: nobody has a layer's weights whole between steps");
+  if (recipe.train.dtype == recipe::Dtype::kFp64) return nothing("with train.dtype = fp64: there are no packed weights");
+  if (recipe.train.device.starts_with("cuda")) return nothing("on a GPU: there are no packed weights");
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::string> start_warnings(const recipe::Recipe& recipe, const StartFacts& facts) {
   std::vector<std::string> warnings;
   if (facts.resume_step >= recipe.train.steps) return warnings;
-  for (const std::string& text :
-       {about_tokens(recipe.train, facts.training_tokens), about_warmup(recipe), about_factors(recipe.optim), about_rate(recipe, facts)}) {
+  for (const std::string& text : {about_tokens(recipe.train, facts.training_tokens), about_warmup(recipe), about_factors(recipe.optim),
+                                  about_rate(recipe, facts), about_unread(facts.unread), about_products(recipe)}) {
     if (!text.empty()) warnings.push_back(text);
   }
   return warnings;

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/clock.h"
 #include "base/fault_point.h"
@@ -20,8 +21,9 @@ constexpr const char* kStatistics[] = {model::kBusiestOverMean, model::kDroppedS
 using observe::SpanKind;
 using observe::SpanScope;
 
-// Means over all ranks. Those of experts stand on every rank, whether its layers have any or not.
-observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
+// Means over all ranks. Those of experts stand on every rank, whether its layers have any or not. in_call_s: how long this rank was in the sum, the first
+// call that all of a worker's ranks make behind their passes.
+observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ranks& ranks, double& in_call_s) {
   auto own = task.step_metrics();
   for (const char* const name : kStatistics) own[name] = passes.statistic(name);
   const Tensor sums = at::empty({static_cast<int64_t>(own.size()), 2}, at::kDouble);
@@ -30,7 +32,9 @@ observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ra
     *at++ = metric.sum;
     *at++ = metric.weight;
   }
+  const Stopwatch watch;
   ranks.sum(sums, "metrics");
+  in_call_s = watch.seconds();
   observe::Metrics means;
   at = sums.mutable_data_ptr<double>();
   for (const auto& [name, metric] : own) {
@@ -44,11 +48,12 @@ observe::Metrics metrics_of(Task& task, const Passes& passes, const parallel::Ra
 struct Sums {
   double loss = 0, auxiliary_loss = 0;
   observe::Metrics metrics;
+  double in_call_s = 0;
 };
 
 Sums sums_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
   Sums sums;
-  sums.metrics = metrics_of(task, passes, ranks);
+  sums.metrics = metrics_of(task, passes, ranks, sums.in_call_s);
   const parallel::GradientTree* const tree = ranks.tree();
   if (tree == nullptr) {
     sums.loss = ranks.sum(passes.loss(), "loss");
@@ -68,6 +73,14 @@ Sums sums_of(Task& task, const Passes& passes, const parallel::Ranks& ranks) {
     if (counts[i] > 0) sums.metrics[kStatistics[i]] = of_all[2 + i] / counts[i];
   }
   return sums;
+}
+
+// All leave a call at about the same time, so whoever came last was in it the shortest: no two clocks are compared.
+double longest_less_shortest(const parallel::Ranks& ranks, double in_call_s) {
+  const Tensor ends = at::tensor({in_call_s, -in_call_s}, at::kDouble);
+  ranks.groups()->world().all_reduce(ends, comm::Reduction::kMax, {.name = "entry skew"}).wait();
+  const double* const of_all = ends.const_data_ptr<double>();
+  return of_all[0] + of_all[1];
 }
 
 // Runs the forward passes again and names the first block whose output is not finite.
@@ -124,6 +137,13 @@ std::optional<optim::NormOfBatch> norm_of_first(Task& task, parallel::Ranks& ran
   return optim::NormOfBatch{static_cast<double>(work.tokens) * share, norm.norm};
 }
 
+// Gradients may be finite whose squares are not: in second moments these would stay infinite for good, and weights there would never move again.
+bool squares_are_finite(const optim::GradientNorm& norm, double clip_norm, const Precision& precision) {
+  const bool wide = precision.main_gradient == at::kDouble;
+  const double largest = wide ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  return norm.norm * optim::clip_factor(norm.norm, clip_norm) < std::sqrt(largest);
+}
+
 std::string layer_of(const std::string& tensor) {
   const size_t cut = tensor.rfind('.');
   return cut == std::string::npos ? tensor : tensor.substr(0, cut);
@@ -145,6 +165,7 @@ class Measurement {
   const Passes& passes() const { return passes_; }
   const optim::GradientNorm& norm() const { return norm_; }
   double scale() const { return scale_; }
+  bool finite() const { return norm_.finite && squares_are_finite(norm_, options_.clip_norm, task_.precision()); }
   bool doubtful(const StepResult& result) const;
   // The bits of what this rank alone has computed, and of its share of what all have.
   std::vector<uint64_t> own_bits() const;
@@ -173,6 +194,7 @@ void Measurement::run(StepResult& result) {
     result.loss = measured.loss * scale_ / static_cast<double>(ranks_.ops().tensor_ranks());
     result.auxiliary_loss = measured.auxiliary_loss * scale_;
     result.metrics = measured.metrics;
+    if (options_.measure_entry && ranks_.groups() != nullptr) result.entry_skew_s = longest_less_shortest(ranks_, measured.in_call_s);
   }
   {
     const SpanScope span(spans, SpanKind::kGradients);
@@ -186,7 +208,7 @@ void Measurement::run(StepResult& result) {
 }
 
 bool Measurement::doubtful(const StepResult& result) const {
-  const bool own = !norm_.finite || !std::isfinite(result.loss) || options_.doubtful(result.loss, result.gradient_norm);
+  const bool own = !finite() || !std::isfinite(result.loss) || options_.doubtful(result.loss, result.gradient_norm);
   return ranks_.most(own ? 1 : 0) == 1;
 }
 
@@ -247,6 +269,9 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
     result.skipped = first_bad_block(task, ranks, step, options, result.work.micro_batches);
     if (!result.skipped && norm.finite) result.skipped = BadValue{"loss", "output", "loss"};
     if (!result.skipped) result.skipped = BadValue{layer_of(norm.first_nonfinite), norm.first_nonfinite, "gradient"};
+  } else if (!measured->finite()) {
+    result.left_out = false;
+    result.skipped = BadValue{"all layers", "the sum of the gradients' squares", "gradient"};
   }
   if (result.skipped || result.left_out) {
     task.parameters().zero_gradients();

@@ -24,6 +24,7 @@ struct StepOptions {
   recipe::RouterOptions router{};  // how the numbers move by which routers choose
   bool measure_first = false;      // StepResult::first
   bool measure_update = false;     // optim/step_measures.h, and the clip factor, among StepResult::metrics
+  bool measure_entry = false;      // StepResult::entry_skew_s; one more call of the worker's ranks
   // Asked, when loss and norm are those of all ranks, whether they are to be believed; not finite they never are. One rank that doubts is enough: the
   // passes are run again, bit for bit the same on machines without errors. Empty: everything finite is applied.
   std::function<bool(double loss, double gradient_norm)> doubtful{};
@@ -52,8 +53,9 @@ struct StepResult {
   StepWork work;              // of all ranks of a worker
   int64_t own_tokens = 0;     // of this rank's replica
   double data_wait_milliseconds = 0;
-  std::optional<BadValue> skipped;  // not finite: nothing was changed
-  bool left_out = false;            // finite, doubtful, and the same again: nothing was changed
+  std::optional<double> entry_skew_s;  // between the first and the last rank to come to the first call of all behind the passes
+  std::optional<BadValue> skipped;     // not finite: nothing was changed
+  bool left_out = false;               // finite, doubtful, and the same again: nothing was changed
   std::optional<SecondTry> second_try;
   std::optional<optim::NormOfBatch> first;  // of the first micro-batch of every replica; nothing where a step has one only
 };

@@ -122,6 +122,7 @@ Resumed Trainer::resume() {
 
 void Trainer::begin_with(const checkpoint::StartingPoint& from) {
   from.read(checkpoint::tensors_of(state_), options_.recipe);
+  if (outer_state_) outer_state_->begin_anew();  // what was read are the anchors: each worker's own weights begin there
   optimizer_.refresh_values();
   ranks_.share_values(task_.parameters());
 }
@@ -254,12 +255,14 @@ void Trainer::report(const StepResult& result, double milliseconds) {
     report.model_flops_per_second = options_.flops_per_token * tokens_per_second;
     if (options_.peak_flops_per_second > 0) {
       report.mfu = *report.model_flops_per_second / options_.peak_flops_per_second;
+      report.hfu = (options_.flops_per_token + options_.flops_per_token_again) * tokens_per_second / options_.peak_flops_per_second;
       report.mfu_full_attention = options_.flops_per_token_full_attention * tokens_per_second / options_.peak_flops_per_second;
     }
   }
   report.data_wait_milliseconds = result.data_wait_milliseconds;
   report.auxiliary_loss = result.auxiliary_loss;
   report.resident_bytes = resident_bytes();
+  if (result.entry_skew_s) report.entry_skew_milliseconds = *result.entry_skew_s * 1e3;
   use_.tell(report);
   if (const double epochs = task_.epochs_after(step_); epochs > 0) report.epoch = epochs;
   report.metrics = result.metrics;
@@ -305,11 +308,16 @@ void Trainer::meet_workers(double loss, double seconds) {
   }
 }
 
-void Trainer::refuse_bad(const BadValue& bad) const {
-  if (train().skip_nonfinite && counters_.skipped_in_a_row < train().nonfinite_limit) return;
+// A NaN or Inf where none may be skipped, or too many steps in a row that changed nothing. Spikes in a row are no end where the ladder goes back.
+void Trainer::refuse_bad(const StepResult& result) const {
+  const bool in_a_row = counters_.skipped_in_a_row >= train().nonfinite_limit;
+  const bool none_allowed = result.skipped && !train().skip_nonfinite;
+  const bool goes_back = !result.skipped && ladder_.options().on_spike == recipe::OnSpike::kRollBack;
+  if (!none_allowed && (!in_a_row || goes_back)) return;
+  const BadValue bad = result.skipped.value_or(BadValue{"loss", "mean", "loss"});
   throw Error({.code = ExitCode::kNumeric,
-               .what = train().skip_nonfinite ? fmt::format("{} steps in a row gave a NaN, an Inf or a spike", counters_.skipped_in_a_row)
-                                              : "the step gave a NaN or Inf, and none may be skipped (train.skip_nonfinite)",
+               .what = none_allowed ? "the step gave a NaN or Inf, and none may be skipped (train.skip_nonfinite)"
+                                    : fmt::format("{} steps in a row gave a NaN, an Inf or a spike", counters_.skipped_in_a_row),
                .found = fmt::format("{} of {} in the {} pass", bad.tensor, bad.layer, bad.phase),
                .where = fmt::format("step {}", step_),
                .hint = "lower optim.lr, or go back to an earlier checkpoint"});
@@ -327,6 +335,7 @@ void Trainer::one_step() {
                                 .router = options_.recipe.recipe.model.router,
                                 .measure_first = due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
                                 .measure_update = due(options_.recipe.recipe.observe.updates_every, step_ + 1),
+                                .measure_entry = due(options_.recipe.recipe.observe.entry_skew_every, step_ + 1),
                                 .doubtful = ladder_.doubtful(),
                                 .with_gradients = [this] { copies_.settle(); },
                                 .before_update =
@@ -354,7 +363,7 @@ void Trainer::one_step() {
   meet_workers(result.loss, step_seconds_);
   if (result.second_try) corruption_.behind_second_try(step_, *result.second_try);
   const bool rolls_back = ladder_.roll_back_after(result, step_, events_);
-  if (changed_nothing) refuse_bad(result.skipped.value_or(BadValue{"loss", "mean", "loss"}));
+  if (changed_nothing) refuse_bad(result);
   if (rolls_back) {
     if (keeper_) keeper_->changes();
     corruption_.states_change();

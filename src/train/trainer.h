@@ -48,6 +48,7 @@ struct TrainerOptions {
   nlohmann::json environment = nlohmann::json::object();  // for checkpoints
   double flops_per_token = 0;                             // model FLOPs, forward and backward, causal; 0: no MFU
   double flops_per_token_full_attention = 0;              // the other convention (plan/flops.h)
+  double flops_per_token_again = 0;                       // that recomputation makes a second time: HFU counts them too
   double peak_flops_per_second = 0;                       // measured; 0: no MFU
   std::function<void(int64_t step)> on_first_step{};      // behind the first step of this process; on all ranks
   observe::TraceWriter* trace = nullptr;                  // of the steps that observe.trace_every names; null: none
@@ -94,7 +95,7 @@ class Trainer {
   void report(const StepResult& result, double milliseconds);
   void meet_workers(double loss, double seconds);
   bool between_rounds() const { return options_.outer == nullptr || options_.outer->between_rounds(); }
-  void refuse_bad(const BadValue& bad) const;
+  void refuse_bad(const StepResult& result) const;
   void take_skips();
   void load(const storage::Checkpoint& checkpoint, checkpoint::OptimizerStates states);
   void roll_back();

@@ -89,8 +89,9 @@ class MemoryTier : public ::testing::Test {
       const Writers ranks(group_of_writers(world));
       const TierNodes nodes(ranks, place(cluster, world.rank()));
       RankTraining training({cluster.mesh, world.rank()});
-      take_what_survivors_left(disk, ranks, nodes, kRun);
-      const auto found = newest_in_memory(disk, ranks, nodes, kRun, training.state, at_least);
+      storage::FileSystem& files = world.rank() == faulty_rank ? static_cast<storage::FileSystem&>(faulty) : disk;
+      take_what_survivors_left(files, ranks, nodes, kRun);
+      const auto found = newest_in_memory(files, ranks, nodes, kRun, training.state, at_least);
       if (!found) return;
       load_training_state(*found, training.state, &world);
       const auto& manifest = found->manifest();
@@ -190,6 +191,8 @@ TEST_F(MemoryTier, WhatSurvivorsLeaveMustBeWhole) {
   leave(kFour, 11, 80, {0, 1, 2, 3}, /*generation=*/2);
   leave(kFour, 13, 90, {0, 1, 2, 3}, /*generation=*/1);  // of a start that is over: its ranks woke up late
   EXPECT_EQ(load(kFour), 11);
+  for (const char node : {'a', 'b', 'c', 'd'})
+    EXPECT_TRUE(files_of(node, {1, 13}).empty()) << node << ": the memory of a start that is over";
 }
 
 // A step that is committed is not left once more.
@@ -270,6 +273,29 @@ TEST_F(MemoryTier, ADamagedOrTornFileIsTakenFromItsReplica) {
     replaced.names = "abzd";
     EXPECT_EQ(load(replaced), 5);
     lose_node('z');
+  }
+}
+
+// A bit of a file turns on its way to the node that needs it: the step is not taken from there, whatever else is whole.
+TEST_F(MemoryTier, AFileThatIsDamagedOnItsWayIsNotTaken) {
+  for (const Machines machines : {Machines::kOne, Machines::kOneEach}) {
+    Cluster cluster = kFour;
+    cluster.machines = machines;
+    save(cluster, 5, 30);
+    lose_node('d');
+    Cluster replaced = cluster;
+    replaced.names = "abcz";
+    faulty_rank = 3;
+    // Of the fresh node's writes the first is the manifest; the files that it needs follow.
+    for (const int64_t write : {1, 2}) {
+      faulty.flip_bit_of_write(write, 1000, 3);
+      EXPECT_EQ(load(replaced), -1) << "write " << write;
+      faulty.clear();
+      lose_node('z');
+    }
+    EXPECT_EQ(load(replaced), 5) << "when all goes well";
+    faulty_rank = -1;
+    for (const char node : {'a', 'b', 'c', 'z'}) lose_node(node);
   }
 }
 

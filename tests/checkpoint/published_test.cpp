@@ -223,6 +223,14 @@ TEST_F(Published, BothKindsOfStartingPointGiveTheSameWeights) {
   import_model(kGolden / "gpt2" / "model", folder_.path() / "imported");
   const auto folder = StartingPoint::open(kGolden / "gpt2" / "model"), checkpoint = StartingPoint::open(folder_.path() / "imported");
   EXPECT_EQ(folder->model(), checkpoint->model());
+  // What export writes again as it was travels on from start to start.
+  const nlohmann::json imported =
+      storage::open_checkpoint(storage::local_file_system(), folder_.path() / "imported").manifest().environment;
+  for (const char* const key : {"imported_family", "imported_layout"}) {
+    ASSERT_TRUE(imported.contains(key)) << key;
+    EXPECT_EQ(checkpoint->origin().value(key, nlohmann::json()), imported.at(key)) << key;
+    EXPECT_EQ(folder->origin().value(key, nlohmann::json()), imported.at(key)) << key;
+  }
   const auto read = [](const StartingPoint& from) {
     recipe::LoadedRecipe recipe;
     recipe.recipe.model = from.model();

@@ -9,8 +9,10 @@
 #include <map>
 #include <mutex>
 
+#include "base/temporary_folder.h"
 #include "checkpoint/load.h"
 #include "checkpoint/naming.h"
+#include "checkpoint/run_difference.h"
 #include "storage/fault_file_system.h"
 #include "storage/recording_file_system.h"
 #include "support/counting_reads.h"
@@ -173,6 +175,55 @@ TEST_F(Saving, ASecondSaveChangesNothingOfTheFirstThatIsStillBeingWritten) {
       EXPECT_TRUE(at::equal(state[i].view, step == 1 ? first[i] : first[i] + 1)) << "step " << step << " " << state[i].name;
     }
   }
+}
+
+// The same of copies that the trainer has taken: the second is begun when the first is written and told.
+TEST_F(Saving, ASecondSnapshotWaitsForTheFirst) {
+  SlowDisk files(disk);
+  CopyOut copies;
+  Saver saver(files, options());
+  for (const int64_t step : {1, 2}) {
+    if (step == 2) files.wait_until_writing();
+    storage::Manifest manifest = training.manifest();
+    manifest.state = facts_of(training.state());
+    const auto snapshot = copies.take(training.tensors());
+    EXPECT_EQ(results.size(), 0u) << "nothing is told before somebody asks";
+    saver.save(step, snapshot, std::move(manifest));
+    EXPECT_EQ(results.size(), static_cast<size_t>(step - 1)) << "step " << step;
+    training.add_to_weights(1);
+  }
+  files.open_door();
+  saver.wait();
+  ASSERT_EQ(results.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_FALSE(results[i].failure) << results[i].failure->what();
+    EXPECT_EQ(results[i].step, static_cast<int64_t>(i) + 1);
+    TinyTraining loaded, first;
+    load_training_state(storage::Checkpoint::open(disk, results[i].path), loaded.state());
+    const auto state = loaded.tensors(), begun = first.tensors();
+    for (size_t t = 0; t < state.size(); ++t)
+      EXPECT_TRUE(at::equal(state[t].view, begun[t].view + static_cast<double>(i))) << state[t].name;
+  }
+}
+
+// A step that was saved by two starts: the later one's counts, as it does for whoever goes on from there.
+TEST_F(Saving, RunsAreComparedByTheLastSaveOfAStep) {
+  TemporaryFolder folder;
+  storage::LocalFileSystem files;
+  const auto save = [&](const std::string& run, int64_t generation, double more) {
+    TinyTraining of_run;
+    of_run.add_to_weights(more);
+    Saver saver(files, {.folder = folder / run / "checkpoints", .generation = generation});
+    saver.save(3, of_run.state(), of_run.manifest());
+    saver.wait();
+    ASSERT_FALSE(saver.last_failure()) << saver.last_failure()->what();
+  };
+  save("twice", 1, 1);
+  save("twice", 2, 2);
+  save("late", 1, 2);
+  save("early", 1, 1);
+  EXPECT_THAT(compare_runs(folder / "twice", folder / "late", 0).equal_steps, ElementsAre(3));
+  EXPECT_EQ(compare_runs(folder / "twice", folder / "early", 0).step, 3);
 }
 
 // Another optimizer's states are an error, or where that is wanted left out: the weights come, the states stay at zero.

@@ -151,6 +151,32 @@ TEST(Generate, StopsAtTheSeparator) {
   EXPECT_EQ(later.finish, Finish::kStop);
 }
 
+// Behind cosformer.longest tokens a layer would weigh with the other sign.
+TEST(Generate, WhatCosformerLayersCanWeighEnds) {
+  recipe::ModelConfig config = llama_like();
+  config.mixers = {recipe::Mixer::kCosformer};
+  config.cosformer.longest = 24;
+  model::Decoder decoder(config, Precision::named("fp32"));
+  const GenerateSettings greedy{.tokens = 100, .temperature = 0, .stop_id = 28};
+  const Generation full = generate(decoder, std::vector<int64_t>(20, 1), greedy);
+  EXPECT_EQ(full.ids.size(), 4u) << "of 24 tokens the first is the separator";
+  EXPECT_EQ(full.finish, Finish::kPositions);
+  try {
+    generate(decoder, std::vector<int64_t>(24, 1), greedy);
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_EQ(error.fields().where, "model.cosformer.longest");
+  }
+  // Whoever hands it a longer sequence directly is refused by the layer.
+  model::LocalOps ops;
+  model::Context context(ops, decoder.precision());
+  const at::NoGradGuard no_gradients;
+  EXPECT_NO_THROW(decoder.hidden(context, at::ones({24}, at::kLong), layout::make_single(24)));
+  EXPECT_THROW(decoder.hidden(context, at::ones({25}, at::kLong), layout::make_single(25)), Error);
+  EXPECT_NO_THROW(decoder.hidden(context, at::ones({36}, at::kLong), layout::make_batch(2, 18))) << "documents begin anew";
+}
+
 TEST(Generate, LearnedPositionsEnd) {
   model::Decoder decoder(gpt2_like(), Precision::named("fp32"));  // 24 positions
   const GenerateSettings greedy{.tokens = 100, .temperature = 0, .stop_id = 28};

@@ -101,7 +101,15 @@ TEST(Event, AnEvaluationsNamedNumbers) {
 
 TEST(Event, OptionalFieldsAreLeftOutWhenUnset) {
   EXPECT_EQ(line_of(StepReport{}).find("mfu"), std::string::npos);
-  const auto step = through_json(StepReport{.mfu = 0.5, .mfu_full_attention = 0.625, .resident_bytes = 9, .skipped = true, .epoch = 1.5});
+  const auto step = through_json(StepReport{.mfu = 0.5,
+                                            .mfu_full_attention = 0.625,
+                                            .hfu = 0.75,
+                                            .resident_bytes = 9,
+                                            .entry_skew_milliseconds = 12.5,
+                                            .skipped = true,
+                                            .epoch = 1.5});
+  EXPECT_EQ(step.hfu, 0.75);
+  EXPECT_EQ(step.entry_skew_milliseconds, 12.5);
   EXPECT_EQ(step.mfu, 0.5);
   EXPECT_EQ(step.mfu_full_attention, 0.625);
   EXPECT_EQ(step.resident_bytes, 9);

@@ -33,21 +33,27 @@ std::vector<Vector> at_the_start(const Problem& problem) {
   return std::vector<Vector>(static_cast<size_t>(problem.workers), w);
 }
 
-// Behind every τ-th step all send y, behind `delay` further ones each takes what the others have more than it had.
-std::vector<std::vector<Vector>> loscar(const Problem& problem, int64_t every, int64_t delay) {
+// Behind every τ-th step all send y, behind `delay` further ones each takes what the others have more than it had. by_lr: of what the anchor is to move by
+// only the share that the learning rate has kept since y was sent.
+std::vector<std::vector<Vector>> loscar(const Problem& problem, int64_t every, int64_t delay, bool by_lr = false) {
   std::vector<std::vector<Vector>> seen;
   std::vector<Vector> w = at_the_start(problem), y;
+  Vector anchor = w.front();
+  double rate_then = 1;
   for (int64_t step = 1; step <= problem.steps; ++step) {
     local_steps(problem, step, w);
     const bool last = step == problem.steps;
     if (!y.empty() && step % every == delay % every && !last) {
       const Vector mean = mean_of(y);
-      for (size_t worker = 0; worker < w.size(); ++worker) {
-        for (size_t i = 0; i < mean.size(); ++i) w[worker][i] += mean[i] - y[worker][i];
+      const double kept = by_lr ? problem.lr(step) / rate_then : 1;
+      for (size_t i = 0; i < mean.size(); ++i) {
+        const double movement = kept * (anchor[i] - mean[i]);
+        for (size_t worker = 0; worker < w.size(); ++worker) w[worker][i] += anchor[i] - y[worker][i] - movement;
+        anchor[i] -= movement;
       }
       y.clear();
     }
-    if (step % every == 0) y = w;
+    if (step % every == 0) y = w, rate_then = problem.lr(step);
     if (last) {
       const Vector mean = mean_of(w);
       for (Vector& own : w) own = mean;
@@ -65,6 +71,7 @@ std::vector<std::vector<Vector>> streaming(const Problem& problem, const OuterOp
   std::vector<std::vector<Vector>> seen;
   std::vector<Vector> w = at_the_start(problem);
   Vector anchor = w.front(), b(anchor.size(), 0), pseudo_gradient;
+  const auto rate = [&](int64_t at) { return options.by_lr ? problem.lr(at) : 1; };
   int64_t under_way = -1, sent_at = 0;
   for (int64_t step = 1; step <= problem.steps; ++step) {
     local_steps(problem, step, w);
@@ -72,8 +79,9 @@ std::vector<std::vector<Vector>> streaming(const Problem& problem, const OuterOp
     if (under_way >= 0 && step == sent_at + delay && !last) {
       for (size_t i = 0; i < anchor.size(); ++i) {
         if (fragment_of_element(i, options.fragments) != under_way) continue;
-        b[i] = momentum * b[i] + pseudo_gradient[i];
-        anchor[i] -= lr * (pseudo_gradient[i] + momentum * b[i]);
+        const double of_rate = pseudo_gradient[i] / rate(sent_at);
+        b[i] = momentum * b[i] + of_rate;
+        anchor[i] -= lr * rate(step) * (of_rate + momentum * b[i]);
         for (Vector& own : w) own[i] = (1 - options.mix) * anchor[i] + options.mix * own[i];
       }
       under_way = -1;
@@ -110,6 +118,8 @@ TEST(OuterLate, DelayCorrectedIsItsEquation) {
       problem.lr = [](int64_t step) { return 0.05 - 0.001 * static_cast<double>(step); };
       const OuterOptions options{.method = Outer::kDelayCorrected, .every = 3, .delay = delay};
       expect_weights(on_ranks(options, problem), loscar(problem, 3, delay == 0 ? 3 : delay), "delay " + std::to_string(delay));
+      const OuterOptions by_lr{.method = Outer::kDelayCorrected, .every = 3, .by_lr = true, .delay = delay};
+      expect_weights(on_ranks(by_lr, problem), loscar(problem, 3, delay == 0 ? 3 : delay, true), "by lr, delay " + std::to_string(delay));
     }
   }
 }
@@ -123,10 +133,12 @@ TEST(OuterLate, StreamingIsItsEquations) {
       {{.method = Outer::kStreaming, .every = 6, .fragments = 3}, 0.9, 0.7},
       {{.method = Outer::kStreaming, .every = 6, .delay = 1, .fragments = 2, .mix = 0}, 0.9, 0.7},
       {{.method = Outer::kStreaming, .every = 4, .momentum = 0.5, .lr = 0.9, .delay = 3, .fragments = 1, .mix = 0.25}, 0.5, 0.9},
+      {{.method = Outer::kStreaming, .every = 6, .by_lr = true, .delay = 1, .fragments = 2, .mix = 0}, 0.9, 0.7},
       {{.method = Outer::kStreaming, .every = 6, .momentum = 0, .lr = 1, .delay = 2, .fragments = 3, .mix = 1}, 0, 1}};
   for (size_t r = 0; r < rows.size(); ++r) {
     for (const int64_t workers : {2, 3, 4}) {
-      const Problem problem{.workers = workers, .steps = 23};
+      Problem problem{.workers = workers, .steps = 23};
+      if (rows[r].options.by_lr) problem.lr = [](int64_t step) { return 0.05 - 0.002 * static_cast<double>(step); };
       expect_weights(on_ranks(rows[r].options, problem), streaming(problem, rows[r].options, rows[r].momentum, rows[r].lr),
                      "row " + std::to_string(r));
     }

@@ -97,7 +97,7 @@ class Simulation {
                                   : 1 + moved_[t] / (static_cast<double>(late_->steps) * late_->first_step[t]);
           gap += of_t / static_cast<double>(bounds_.size() - 1);
           for (size_t i = bounds_[t]; i < bounds_[t + 1]; ++i) {
-            m_[i] = beta * m_[i] + late_->delta[i] / of_t / gamma;
+            m_[i] = beta * m_[i] + late_->delta[i] / of_t / late_->gamma;
             if (options_.clip > 0) m_[i] = std::max(-options_.clip, std::min(options_.clip, m_[i]));
             x_[i] -= alpha * gamma * m_[i];
           }
@@ -105,13 +105,14 @@ class Simulation {
       }
       moved_.clear();
       for (size_t t = 0; t + 1 < bounds_.size(); ++t) moved_.push_back(distance_of(t, x_, before));
-      late_ = Late{delta, first_step, k};
+      late_ = Late{delta, first_step, k, gamma};
     }
   }
 
   struct Late {
     Vector delta, first_step;
     int64_t steps = 0;
+    double gamma = 1;  // learning rate of its round
   };
   OuterOptions options_;
   Problem problem_;
@@ -149,6 +150,23 @@ TEST(OuterLoop, EveryMethodIsItsEquations) {
     problem.workers = 4;
     problem.steps = 12;
     expect_same(on_ranks(options, problem), Simulation(options, problem).run(), name);
+  }
+}
+
+// Momenta in units of a learning rate of 0 would be anything. As it falls to 0 what is left is the round's own difference, times the outer rate.
+TEST(OuterLoop, ARateOfZeroLeavesNothingOfAMomentumOfItsUnits) {
+  for (const Outer method : {Outer::kSlowmo, Outer::kDiloco}) {
+    for (const int64_t zero_from : {10, 12}) {  // all of the last round, or its last step alone
+      Problem problem{.steps = 12};
+      problem.lr = [&](int64_t step) { return step < zero_from ? 0.05 : 0.0; };
+      const Seen seen = on_ranks({.method = method, .every = 3, .momentum = 0.7, .lr = 0.9, .by_lr = true}, problem);
+      const Vector& before = seen.weights[8][0];
+      for (size_t i = 0; i < before.size(); ++i) {
+        double mean = 0;
+        for (const Vector& own : seen.weights[10]) mean += own[i] / 3;
+        EXPECT_NEAR(seen.weights[11][0][i], before[i] - 0.9 * (before[i] - mean), 1e-12) << zero_from << " " << i;
+      }
+    }
   }
 }
 

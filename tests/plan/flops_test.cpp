@@ -33,6 +33,26 @@ TEST(Flops, DenseGpt) {
   EXPECT_NEAR(training_flops_per_token(config, 2048).causal(), 1.06289e12, 1e7);
 }
 
+// A dense GPT's second forward pass is a third of its layers' products, whatever the sequence: attention is kept. Of Text-01's lightning layers the
+// recurrence is a third too, and nothing is made again of its head.
+TEST(Flops, WhatRecomputationMakesAgain) {
+  recipe::ModelConfig config{.layers = 96,
+                             .hidden = 12288,
+                             .vocabulary = 64000,
+                             .heads = 96,
+                             .head_dim = 128,
+                             .softmax = {.kv_heads = 96},
+                             .channel = recipe::Channel::kGelu,
+                             .intermediate = 4 * 12288};
+  EXPECT_NEAR(flops_again_per_token(config, recipe::Recompute::kFull), 2.0 * 96 * 12 * 12288 * 12288, 1e3);
+  EXPECT_EQ(flops_again_per_token(config, recipe::Recompute::kSelective), 0);
+  EXPECT_EQ(flops_again_per_token(config, recipe::Recompute::kNone), 0);
+  const recipe::ModelConfig text = text_01();
+  const TokenFlops once = training_flops_per_token(text, 8192);
+  const double head = 6.0 * static_cast<double>(text.vocabulary * text.hidden);
+  EXPECT_NEAR(flops_again_per_token(text, recipe::Recompute::kFull), (once.matrices - head + once.recurrence) / 3, 1e-6 * once.matrices);
+}
+
 // PFLOPs of a step of 480 × 8,192 tokens, without embedding and head: arXiv 2406.16690, table 7. Its recurrence is the chunked form's, which is
 // more than the minimum that counts here by 1/(6·heads) of the rest.
 TEST(Flops, PublishedHgrn2) {

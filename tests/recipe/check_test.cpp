@@ -60,6 +60,9 @@ TEST(RecipeCheck, RefusesImpossibleRuns) {
   EXPECT_THAT(reason({"train.micro_batch=16"}), HasSubstr("train.batch = 8"));
   EXPECT_THAT(reason({"model.preset=gpt2-124m", "train.sequence=1025"}), HasSubstr("longer than the model's model.max_positions = 1024"));
   EXPECT_THAT(reason({"model.max_positions=100", "train.sequence=101"}), HasSubstr("longer"));
+  EXPECT_THAT(reason({"model.mixers=cosformer", "train.sequence=4097"}), HasSubstr("longer than model.cosformer.longest = 4096"));
+  EXPECT_NO_THROW(load_defaults({"model.mixers=cosformer", "train.sequence=4096"}));
+  EXPECT_NO_THROW(load_defaults({"model.mixers=lightning", "train.sequence=4097"}));
   EXPECT_THAT(reason({"train.device=gpu"}), HasSubstr("cuda:N"));
   EXPECT_THAT(reason({"optim.state_dtype=int8", "train.dtype=fp64"}), HasSubstr("optim.state_dtype = int8"));
   EXPECT_THAT(reason({"optim.group=[{ tensors = \"norm\", state_dtype = \"bfloat16\" }]", "train.dtype=fp64"}),
@@ -108,8 +111,8 @@ TEST(RecipeCheck, RefusesGridsThatNobodyCanStandOn) {
   };
   EXPECT_THAT(refused({"model.lightnet.positions=false"}), HasSubstr("ask nobody"));
   EXPECT_THAT(refused({"model.toeplitz=4"}), HasSubstr("keeps no sums to go on from, and a causal model decodes"));
-  EXPECT_NO_THROW(load_defaults({"model.mixers=lightnet", "model.toeplitz=4", "train.sequence=34", "model.lightnet.grid=4,4", "model.causal=false",
-                                 "train.objective=masked", "data.tokenizer=bytes"}))
+  EXPECT_NO_THROW(load_defaults({"model.mixers=lightnet", "model.toeplitz=4", "train.sequence=34", "model.lightnet.grid=4,4",
+                                 "model.causal=false", "train.objective=masked", "data.tokenizer=bytes"}))
       << "the Toeplitz encoding alone stands on it";
   EXPECT_THAT(refused({"train.sequence=32"}), HasSubstr("train.sequence = 32 is no multiple of 17"));
   EXPECT_THAT(refused({"data.document_boundaries=false"}), HasSubstr("several grids in one document"));

@@ -357,6 +357,7 @@ const std::vector<Row>& rows() {
       {"observe.report", "false", [](const Recipe& r) { return !r.observe.report; }, "", ""},
       {"observe.compression_baseline", "false", [](const Recipe& r) { return !r.observe.compression_baseline; }, "", ""},
       {"observe.trace_every", "10", [](const Recipe& r) { return r.observe.trace_every == 10; }, "", ""},
+      {"observe.entry_skew_every", "7", [](const Recipe& r) { return r.observe.entry_skew_every == 7; }, "", ""},
       {"observe.updates_every", "20", [](const Recipe& r) { return r.observe.updates_every == 20; }, "", ""},
       {"observe.batch_noise_every", "50", [](const Recipe& r) { return r.observe.batch_noise_every == 50; }, "", ""},
       {"optim.batch_growth", "1.5", [](const Recipe& r) { return r.optim.batch_growth == 1.5; },

@@ -48,15 +48,17 @@ class MemoryRun : public ::testing::Test {
   // One start of the run; killed behind that step. The weights it ended with.
   Tensor start(const TrainerOptions& options, int64_t killed_behind = -1) {
     testing::VectorTask task;
+    if (loss_of) task.loss_of = loss_of;
     const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     fs::create_directories(folder_ / run);
     observe::EventWriter events({.path = folder_ / run / "events.jsonl"});
     testing::ScriptedControl control;
     parallel::Ranks alone;
+    times_there_ = times_there;
     try {
       Trainer trainer(task, *optimizer, alone, events, files_, control, options);
       control.stop = [&] {
-        if (trainer.step() == killed_behind) throw Killed();
+        if (trainer.step() == killed_behind && --times_there_ == 0) throw Killed();
         return 0;
       };
       trainer.resume();
@@ -89,6 +91,8 @@ class MemoryRun : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::string run = "run";
+  std::function<Tensor(const Tensor& w, int64_t step, int64_t micro_batch)> loss_of;  // null: the task's own
+  int64_t times_there = 1, times_there_ = 0;                                          // behind a step before the process is killed there
   FullMemory files_{storage::local_file_system()};
 };
 
@@ -189,6 +193,29 @@ TEST_F(MemoryRun, MemoryThatIsFullEndsNothingAndIsToldOnce) {
   EXPECT_EQ(events<observe::CheckpointSaved>().size(), 2u);
 }
 
+// Steps 45 and 47 jump: back to 35. Memory has step 46, and nothing of 35 yet. A process that dies there goes on there, and not from a step that was given up.
+TEST_F(MemoryRun, WhatARollbackGivesUpIsGivenUpInMemoryToo) {
+  loss_of = [](const Tensor& w, int64_t step, int64_t) {
+    return (w * testing::VectorTask::slope()).sum() * (step == 45 || step == 47 ? 100 : 1);
+  };
+  const std::vector<std::string> with{"train.steps=60",    "train.checkpoint_every=5",        "train.checkpoint_keep=0",
+                                      "optim.lr=0.001",    "guard.on_spike=roll_back",        "guard.spike_back=10",
+                                      "optim.clip_norm=0", "train.checkpoint_memory_every=23"};
+  run = "whole";
+  const Tensor whole = start(options(with, false));
+  run = "run";
+  times_there = 2;
+  start(options(with), 35);
+  ASSERT_EQ(events<observe::Resume>().size(), 1u) << "of the rollback";
+  times_there = 1;
+  EXPECT_TRUE(at::equal(start(options(with)), whole));
+  const auto resumed = events<observe::Resume>();
+  ASSERT_EQ(resumed.size(), 2u);
+  EXPECT_EQ(resumed[0].step, 35);
+  EXPECT_EQ(resumed[1].step, 35);
+  EXPECT_EQ(resumed[1].source, std::nullopt) << "from the disk";
+}
+
 TEST_F(MemoryRun, NeverWhereTheRecipeSaysSo) {
   start(options({"train.checkpoint_memory_every=0"}), 5);
   EXPECT_THAT(in_tier(), IsEmpty());
@@ -233,6 +260,16 @@ TEST_F(MemoryRun, EarlierStartsThatEndedWithoutAWordCountAsFailures) {
   EXPECT_GT(earlier.trained_s, 0);
   EXPECT_EQ(earlier_starts(folder_ / run / "events.jsonl", 2).failures, 1);
   EXPECT_EQ(earlier_starts(folder_ / run / "events.jsonl", 1).failures, 0);
+}
+
+// A start that told of its own end by an error has failed too: a lost machine makes its ranks say so.
+TEST_F(MemoryRun, EarlierStartsThatEndedByAnErrorCountAsFailures) {
+  start(options({"train.steps=2"}));
+  loss_of = [](const Tensor& w, int64_t step, int64_t) { return step == 4 ? testing::nan_gradient(w) : w.sum(); };
+  EXPECT_THROW(start(options({"train.skip_nonfinite=false"})), Error);
+  ASSERT_EQ(events<observe::End>().size(), 2u);
+  EXPECT_EQ(events<observe::End>().back().reason, "error");
+  EXPECT_EQ(earlier_starts(folder_ / run / "events.jsonl", 3).failures, 1);
 }
 
 // Nothing but the last state would be saved; with four failures within milliseconds more are.

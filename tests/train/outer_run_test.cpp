@@ -36,7 +36,7 @@ class OuterRuns : public ::testing::Test {
                             "train.checkpoint_keep=0", "optim.eps=1e-3", "optim.outer=co2", "optim.outer_every=3"})
       all.emplace_back(own);
     all.insert(all.end(), more.begin(), more.end());
-    return run_training({.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true});
+    return run_training({.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .from = from, .quiet = true});
   }
   template <class Type>
   std::vector<Type> events(const std::string& run) const {
@@ -77,6 +77,7 @@ class OuterRuns : public ::testing::Test {
     }
   }
   TemporaryFolder folder_;
+  std::shared_ptr<const checkpoint::StartingPoint> from;  // of all runs that begin; null: random weights
 };
 
 // Two workers, each one rank, or two, or four that share a replica in any way. By day each method on two kinds of islands, each kind with one method.
@@ -139,6 +140,31 @@ TEST_F(OuterRuns, IslandsFindTheGapsOfTheirTensors) {
   EXPECT_GT(rounds[2].gap, 1);
 }
 
+// Weights to begin with are all workers': of the first step, whose rate is next to nothing, each has the loss that one process has of the same samples.
+TEST_F(OuterRuns, EveryMethodBeginsWithTheWeightsItWasGiven) {
+  const Settings still = {"optim.lr=1e-12", "train.steps=6", "train.checkpoint_every=0"};
+  const Settings once = {"optim.outer=none", "optim.outer_every=0"};
+  Settings given = once, plain = once;
+  given.emplace_back("train.steps=20");
+  train("given", given);
+  from = checkpoint::StartingPoint::open(folder_ / "given");
+  plain.insert(plain.end(), still.begin(), still.end());
+  train("plain", plain);
+  const auto expected = events<observe::Evaluation>("plain");
+  const double at_random = events<observe::StepReport>("given").front().loss;
+  ASSERT_LT(*expected.front().loss, at_random - 0.3) << "the weights had learnt nothing";
+  for (const std::string method : {"local_sgd", "slowmo", "diloco", "co2", "delay_corrected", "streaming"}) {
+    Settings all = still;
+    all.insert(all.end(), {"optim.outer=" + method, "optim.outer_every=2", "parallel.ranks=2"});
+    if (method == "streaming") all.emplace_back("optim.outer_fragments=2");
+    train(method, all);
+    const auto found = events<observe::Evaluation>(method);
+    ASSERT_EQ(found.size(), expected.size()) << method;
+    for (size_t e = 0; e < found.size(); ++e) EXPECT_NEAR(*found[e].loss, *expected[e].loss, 1e-6) << method << " " << e;
+    for (const auto& step : events<observe::StepReport>(method)) EXPECT_LT(step.loss, at_random - 0.3) << method << " step " << step.step;
+  }
+}
+
 // Every tensor of every checkpoint: stopped in the middle of a round, with the sums of the one before on their way.
 TEST_F(OuterRuns, StoppedWithinARoundAndContinuedToTheBit) {
   for (const Settings& settings :
@@ -172,6 +198,11 @@ TEST_F(OuterRuns, StoppedWithinARoundAndContinuedToTheBit) {
     const auto found = checkpoint::compare_runs(folder_ / name, folder_ / again, 0);
     EXPECT_EQ(found.equal_steps.size(), 10u) << name;
     EXPECT_EQ(found.step, std::nullopt) << name << ": " << (found.step ? found.difference.tensors.front().name : "");
+    const auto rounds = events<observe::OuterRound>(name), others = events<observe::OuterRound>(again);
+    const auto later = static_cast<size_t>(std::ranges::count_if(rounds, [](const auto& round) { return round.step > 8; }));
+    ASSERT_GT(later, 0u) << name;
+    for (size_t r = 1; r <= later; ++r)
+      EXPECT_EQ(others[others.size() - r].loss, rounds[rounds.size() - r].loss) << name << ": a round's mean loss";
   }
 }
 

@@ -126,7 +126,57 @@ TEST_F(RecallTask, IsTheSameOnTwoRanks) {
     EXPECT_NEAR(two[i], one[i], 1e-9);
     EXPECT_NEAR(split[i], one[i], 1e-9);
   }
-  EXPECT_GT(*events<observe::Evaluation>("two").back().loss, 0);
+  // Ranks judge the same held-out sequences, each its own part of them: as many as both go through.
+  run_training(request("whole", {"recall.held_out=16"}));
+  run_training(request("shared", {"recall.held_out=16", "parallel.ranks=2"}));
+  const auto whole = events<observe::Evaluation>("whole"), shared = events<observe::Evaluation>("shared");
+  ASSERT_EQ(shared.size(), whole.size());
+  for (size_t e = 0; e < whole.size(); ++e) EXPECT_NEAR(*shared[e].loss, *whole[e].loss, 1e-9) << e;
+}
+
+// Two workers that meet behind every step of plain SGD are one process with the whole batch; they share out its sequences.
+TEST_F(RecallTask, WorkersOfAnOuterLoopHaveSequencesOfTheirOwn) {
+  const std::vector<std::string> sgd = {"optim.name=sgd", "optim.momentum=0", "optim.clip_norm=0", "optim.weight_decay=0",
+                                        "recall.held_out=16"};
+  std::vector<std::string> workers = sgd;
+  workers.insert(workers.end(), {"optim.outer=local_sgd", "optim.outer_every=1", "parallel.ranks=2"});
+  run_training(request("one", sgd));
+  run_training(request("workers", workers));
+  const auto one = events<observe::StepReport>("one"), first = events<observe::StepReport>("workers");
+  std::vector<observe::StepReport> second;
+  for (const auto& event : observe::read_events(folder_ / "workers" / "events" / "rank-1.jsonl")) {
+    if (const auto* step = std::get_if<observe::StepReport>(&event.body)) second.push_back(*step);
+  }
+  ASSERT_EQ(first.size(), one.size());
+  ASSERT_EQ(second.size(), one.size());
+  for (size_t s = 0; s < one.size(); ++s) {
+    EXPECT_NEAR((first[s].loss + second[s].loss) / 2, one[s].loss, 1e-9) << s;
+    EXPECT_NE(first[s].loss, second[s].loss) << s;
+    EXPECT_EQ(first[s].tokens, one[s].tokens) << s;
+  }
+  const auto judged = events<observe::Evaluation>("workers"), expected = events<observe::Evaluation>("one");
+  ASSERT_EQ(judged.size(), expected.size());
+  for (size_t e = 0; e < judged.size(); ++e) EXPECT_NEAR(*judged[e].loss, *expected[e].loss, 1e-9) << e;
+}
+
+// guard.replay_every: what another replica had of a step, and nothing of it stays.
+TEST_F(RecallTask, GivesAnotherReplicasSequencesForAReplay) {
+  const recipe::Recipe recipe = recipe::load_defaults(recall_words()).recipe;
+  parallel::Ranks alone;
+  Recall task(recipe, at::kCPU, alone);
+  task.parameters().initialise(0);
+  const auto loss = [&] {
+    model::LocalOps ops;
+    model::Context context(ops, task.precision());
+    const at::NoGradGuard guard;
+    return task.forward(context, 0, {}).item<double>();
+  };
+  task.prepare(2);
+  const double expected = loss();
+  task.prepare(1);
+  ASSERT_NE(loss(), expected);
+  ASSERT_TRUE(task.prepare_of(2, 0));
+  EXPECT_EQ(loss(), expected);
 }
 
 TEST_F(RecallTask, SequencesMayComeAgain) {

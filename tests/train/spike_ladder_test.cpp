@@ -184,5 +184,52 @@ TEST_F(Ladder, ARunThatResumesJudgesAsOneThatWentOn) {
   EXPECT_THAT(kinds(parts), ElementsAre("loss_spike"));
 }
 
+// A spike before the stop and one behind it: the second of two that lie close together, whoever has seen the first.
+TEST_F(Ladder, TheFirstOfTwoSpikesIsNotForgottenBetweenStarts) {
+  const std::vector<std::string> with{"guard.on_spike=roll_back", "guard.spike_back=10"};
+  const std::map<int64_t, int> bad{{44, kAlways}, {48, kAlways}};
+  const Run whole = run("whole", with, bad);
+  ASSERT_THAT(kinds(whole), ElementsAre("loss_spike", "loss_spike", "rollback"));
+  testing::ScriptedControl stopping;
+  stopping.stop = [asked = 0]() mutable { return ++asked == 47 ? SIGTERM : 0; };  // before step 47
+  run("parts", with, bad, {}, stopping);
+  const Run parts = run("parts", with, bad);
+  EXPECT_THAT(kinds(parts), ElementsAre("loss_spike", "loss_spike", "rollback"));
+  EXPECT_THAT(parts.resumes, ElementsAre(46, 35));
+  EXPECT_TRUE(parts.weights.equal(whole.weights));
+}
+
+// A finite spike is the ladder's, whatever is said of NaNs.
+TEST_F(Ladder, WhatIsSaidOfNansDoesNotEndARunThatGoesBack) {
+  const std::vector<std::string> with{"guard.on_spike=roll_back", "guard.spike_back=10"};
+  const std::map<int64_t, int> bad{{44, kAlways}, {45, kAlways}};
+  const Run usual = run("usual", with, bad);
+  ASSERT_FALSE(usual.error);
+  for (const std::string more : {"train.skip_nonfinite=false", "train.nonfinite_limit=1"}) {
+    std::vector<std::string> all = with;
+    all.push_back(more);
+    const Run run = this->run(more, all, bad);
+    ASSERT_FALSE(run.error) << more << ": " << run.error->what();
+    EXPECT_THAT(kinds(run), ElementsAre("loss_spike", "loss_spike", "rollback")) << more;
+    EXPECT_TRUE(run.weights.equal(usual.weights)) << more;
+    const Run by_nan = this->run(more + ", nan", all, {}, {44});
+    ASSERT_TRUE(by_nan.error) << more;
+    EXPECT_EQ(by_nan.error->code(), ExitCode::kNumeric);
+    EXPECT_EQ(by_nan.steps.back().step, 45);
+  }
+  const Run one = run("one", {"guard.on_spike=skip", "train.skip_nonfinite=false"}, {{44, kAlways}});
+  EXPECT_FALSE(one.error) << one.error->what();
+}
+
+// Where nothing goes back, spikes without end do end the run.
+TEST_F(Ladder, SpikesInARowEndARunThatOnlyLeavesThemOut) {
+  const Run run = this->run("row", {"guard.on_spike=skip", "train.nonfinite_limit=3"},
+                            {{40, kAlways}, {41, kAlways}, {44, kAlways}, {45, kAlways}, {46, kAlways}});
+  ASSERT_TRUE(run.error);
+  EXPECT_EQ(run.error->code(), ExitCode::kNumeric);
+  EXPECT_THAT(run.error->what(), HasSubstr("3 steps in a row gave a NaN, an Inf or a spike"));
+  EXPECT_EQ(run.steps.back().step, 47);
+}
+
 }  // namespace
 }  // namespace longhaul::train

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "recipe/mixers.h"
+
 namespace longhaul::train {
 namespace {
 
@@ -71,6 +73,28 @@ TEST(StartWarnings, ALearningRateThatRisesAgain) {
   longer.optim.schedule = recipe::Schedule::kConstant;
   longer.optim.lr = 1e-4;
   EXPECT_THAT(start_warnings(longer, {.training_tokens = 9999, .resume_step = 1000, .earlier = usual()}), IsEmpty());
+}
+
+TEST(StartWarnings, OptionsThatNothingReads) {
+  EXPECT_THAT(start_warnings(usual(), {.training_tokens = 9999, .unread = {"optim.beta3 (read by came)", "optim.nesterov (read by sgd)"}}),
+              ElementsAre(HasSubstr("does not read: optim.beta3 (read by came); optim.nesterov (read by sgd). Leave out")));
+}
+
+TEST(StartWarnings, ProductsThatNobodyChecks) {
+  recipe::Recipe recipe = usual();
+  recipe.guard.products_every = 10;
+  recipe.parallel.ranks = 4;
+  recipe.parallel.zero = 2;
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), IsEmpty());
+  recipe.parallel.zero = 3;
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), ElementsAre(HasSubstr("parallel.zero = 3")));
+  recipe.parallel.tp = 4;  // alone with its shares
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), IsEmpty());
+  recipe.train.device = "cuda:0";
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), ElementsAre(HasSubstr("on a GPU")));
+  recipe.train.device = "cpu";
+  recipe.train.dtype = recipe::Dtype::kFp64;
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), ElementsAre(HasSubstr("fp64")));
 }
 
 TEST(StartWarnings, NothingIsSaidWhenNoStepIsLeft) {

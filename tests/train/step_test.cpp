@@ -88,6 +88,42 @@ TEST_F(StepGuard, ANanIsNamedByItsFirstBlockAndChangesNothing) {
   EXPECT_FALSE(step(2).skipped);  // and training goes on
 }
 
+// A loss times a number so large that every gradient is a number and its square is none in fp32.
+class SteepTokens final : public Task {
+ public:
+  model::ParameterSet& parameters() override { return tokens.parameters(); }
+  const Precision& precision() const override { return tokens.precision(); }
+  StepWork prepare(int64_t step) override { return tokens.prepare(step); }
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override {
+    return tokens.forward(context, micro_batch, entering) * steepness;
+  }
+  RandomTokens tokens;
+  double steepness = 1;
+};
+
+TEST(StepOverflow, GradientsWhoseSquaresAreNoNumbersChangeNothing) {
+  SteepTokens task;
+  parallel::Ranks ranks;
+  const auto optimizer = optim::make_optimizer({}, task.parameters(), task.precision());
+  const auto run = [&](double clip_norm) { return run_step(task, *optimizer, ranks, 1, {.lr = 0.01, .clip_norm = clip_norm}); };
+  ASSERT_FALSE(run(0).skipped);
+  task.steepness = 1e25;
+  const auto before = copy_values(task);
+  const StepResult result = run(0);
+  ASSERT_TRUE(std::isfinite(result.loss) && std::isfinite(result.gradient_norm));
+  ASSERT_GT(result.gradient_norm, 2e19);
+  ASSERT_TRUE(result.skipped);
+  EXPECT_EQ(result.skipped->phase, "gradient");
+  EXPECT_EQ(optimizer->steps(), 1);
+  const auto after = copy_values(task);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i], after[i]));
+  for (const auto& parameter : task.parameters().all()) EXPECT_EQ(parameter->grad.abs().max().item<double>(), 0);
+  // Scaled down to a norm of 1 they are gradients like all others.
+  EXPECT_FALSE(run(1).skipped);
+  for (const optim::StateTensor& state : optimizer->state())
+    EXPECT_TRUE(state.view.isfinite().all().item<bool>()) << state.kind << " of " << state.name;
+}
+
 // The vector task's step beside the same numbers by hand. An epsilon far above the gradients: Adam would hide their scale.
 class StepByHand : public ::testing::Test {
  protected:

@@ -101,7 +101,10 @@ std::string live_tiles(const RunView& run) {
       held = fixed(*evaluations.back().bits_per_byte, 4) + " bits/byte held out";
     html += live_tile("Loss", fixed(last.loss, 4), "", held);
     html += live_tile("Speed", compact(last.tokens_per_second), "tokens/s", last.mfu ? percent(*last.mfu) + " of the peak" : "");
-    html += live_tile("Step", milliseconds_text(run.seconds_a_step() * 1000), "", "gradient norm " + fixed(last.grad_norm, 3));
+    const auto skew = run.entry_skew_s();
+    html += live_tile("Step", milliseconds_text(run.seconds_a_step() * 1000), "",
+                      "gradient norm " + fixed(last.grad_norm, 3) +
+                          (skew ? fmt::format("; ranks {} apart behind their passes", milliseconds_text(*skew * 1000)) : ""));
     html += live_tile("Trained on", compact(static_cast<double>(last.tokens)), "tokens",
                       run.totals.skipped_steps > 0 ? counted(run.totals.skipped_steps, "step") + " skipped" : "");
   }

@@ -104,6 +104,12 @@ double RunView::seconds_a_step() const {
   }
   return middle(times);
 }
+std::optional<double> RunView::entry_skew_s() const {
+  for (size_t i = history.steps.size(); i-- > 0;) {
+    if (const auto& skew = history.steps[i].entry_skew_milliseconds) return *skew * 1e-3;
+  }
+  return std::nullopt;
+}
 double RunView::effective_ratio() const { return status && status->effective_ratio ? *status->effective_ratio : time.ratio(); }
 std::optional<double> RunView::effective_ratio_hour() const { return status ? status->effective_ratio_hour : std::nullopt; }
 double RunView::checkpoint_interval_s() const {

@@ -83,8 +83,9 @@ struct RunView {
   int64_t planned_steps() const;
   int64_t generation() const;
   int64_t world() const;
-  double seconds_a_step() const;   // median of the last 50
-  double effective_ratio() const;  // the driver's figure, or ours from events
+  double seconds_a_step() const;               // median of the last 50
+  std::optional<double> entry_skew_s() const;  // as the last step that measured it said
+  double effective_ratio() const;              // the driver's figure, or ours from events
   std::optional<double> effective_ratio_hour() const;
   double checkpoint_interval_s() const;  // median time between checkpoints; 0: there are not two
   StateText state() const;

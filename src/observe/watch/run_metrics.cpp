@@ -36,6 +36,16 @@ void add_progress(OpenMetrics& metrics, const RunView& run, const MetricLabels& 
     metrics
         .gauge("longhaul_mfu_ratio", "ratio", "Model FLOPs of the last step over the machine's measured peak, attention counted causally.")
         .add(job, *last.mfu);
+  if (last.hfu)
+    metrics
+        .gauge("longhaul_hfu_ratio", "ratio",
+               "FLOPs of the last step, what recomputation made a second time among them, over the measured peak.")
+        .add(job, *last.hfu);
+  if (const auto skew = run.entry_skew_s())
+    metrics
+        .gauge("longhaul_entry_skew_seconds", "seconds",
+               "How far apart the first and the last rank came to the first call of all behind their passes, when it was last measured.")
+        .add(job, *skew);
   if (last.resident_bytes)
     metrics.gauge("longhaul_resident_bytes", "bytes", "Memory of rank 0's process.").add(job, as_double(*last.resident_bytes));
   if (!run.history.evaluations.empty() && run.history.evaluations.back().loss)

@@ -33,6 +33,8 @@ void declare_cosformer2(OptionSet& set, ModelConfig& model) {
       .at_most(1);
 }
 
+SequenceLimit limit_of_cosformer(const ModelConfig& model) { return {model.cosformer.longest, "model.cosformer.longest"}; }
+
 }  // namespace
 
 RecurrentPlan cosformer_plan(const ModelConfig& model) {
@@ -42,6 +44,7 @@ RecurrentPlan cosformer_plan(const ModelConfig& model) {
   plan.frequencies.assign(static_cast<size_t>(model.heads * model.head_dim),
                           std::numbers::pi / 2 / static_cast<double>(model.cosformer.longest));
   plan.first_position = 1;
+  plan.longest = model.cosformer.longest;
   plan.denominator = true;
   return plan;
 }
@@ -63,6 +66,7 @@ RecurrentPlan cosformer2_plan(const ModelConfig& model) {
 
 constinit const SequenceMixerEntry kCosformerMixer{.name = "cosformer",
                                                    .declare = declare_cosformer,
+                                                   .limit = limit_of_cosformer,
                                                    .operators = PlannedBy<cosformer_plan>::operators,
                                                    .tensors = PlannedBy<cosformer_plan>::tensors,
                                                    .state = PlannedBy<cosformer_plan>::state,

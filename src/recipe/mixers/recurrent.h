@@ -40,6 +40,7 @@ struct RecurrentPlan {
   bool learned_turn = false;        // its frequencies are learned: one tensor of the whole model
   std::vector<double> frequencies;  // [heads · key] of a cosine turn, [key / 2] of a rotary one; learned ones begin so
   double first_position = 0;
+  int64_t longest = 0;  // tokens of a sequence, beyond which turns would weigh with another sign; 0: any number
   // Of a cosine turn, in place of frequencies: tokens along each axis of a grid that a document is behind its first token (MD-LRPE, kernels/toeplitz/grid.h).
   std::vector<int64_t> grid;
 

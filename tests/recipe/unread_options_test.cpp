@@ -1,0 +1,69 @@
+#include "recipe/unread_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "recipe/optimizers.h"
+#include "recipe/option.h"
+#include "recipe/write.h"
+
+namespace longhaul::recipe {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::vector<std::string> unread(std::vector<std::string> words) { return unread_options(load_defaults(words)); }
+
+TEST(UnreadOptions, NothingIsSaidOfWhatIsRead) {
+  EXPECT_THAT(unread({}), IsEmpty());
+  EXPECT_THAT(unread({"optim.beta1=0.8", "optim.beta2=0.99", "optim.eps=1e-6", "optim.final_lr_fraction=0.2"}), IsEmpty());
+  EXPECT_THAT(unread({"optim.name=muon", "optim.momentum=0.9", "optim.beta2=0.99", "optim.muon_iterations=3"}), IsEmpty())
+      << "adamw beside it";
+  EXPECT_THAT(unread({"optim.momentum=-1", "optim.nesterov=true"}), IsEmpty()) << "the defaults";
+  EXPECT_THAT(unread({R"(optim.group=[{ tensors = ["embedding"], name = "sgd" }])", "optim.momentum=0.5"}), IsEmpty()) << "a group's";
+  EXPECT_THAT(unread({"optim.outer=co2", "optim.outer_every=4", "optim.outer_clip=0.5", "parallel.workers=2"}), IsEmpty());
+}
+
+TEST(UnreadOptions, NumbersOfWhatTheRecipeDoesNotHaveAreNamed) {
+  EXPECT_THAT(unread({"optim.momentum=0.3"}), ElementsAre("optim.momentum (read by adafactor, sm3, muon, sgd)"));
+  EXPECT_THAT(unread({"optim.name=sgd", "optim.beta1=0.8"}), ElementsAre("optim.beta1 (read by adamw, lamb, came, lion, muon)"));
+  EXPECT_THAT(unread({"optim.momentum=0.3", "optim.nesterov=false", "optim.beta3=0.5", "optim.muon_iterations=3", "optim.lamb_decay=l2",
+                      "optim.adafactor_form=torch", "optim.outer_momentum=0.5", "optim.outer_gap_value=4", "guard.rollbacks=9",
+                      "optim.decay_power=3"}),
+              SizeIs(10));
+  EXPECT_THAT(unread({"optim.outer=slowmo", "optim.outer_every=4", "optim.outer_clip=0.5", "parallel.workers=2"}),
+              ElementsAre("optim.outer_clip (read where optim.outer = co2)"));
+  EXPECT_THAT(unread({R"(optim.group=[{ tensors = ["embedding"], name = "sgd", beta2 = 0.9 }])"}),
+              ElementsAre("beta2 of optim.group, entry 1 (sgd has none)"));
+}
+
+// A run goes on from its own recipe.toml, in which every value stands: only what somebody had said counts.
+TEST(UnreadOptions, ARecipeThatWasWrittenByARunSaysNoMoreThanItsAuthorDid) {
+  EXPECT_THAT(unread_options(load_text(to_toml(load_defaults({})), "recipe.toml")), IsEmpty());
+  EXPECT_THAT(unread_options(load_text(to_toml(load_defaults({"optim.momentum=0.3"})), "recipe.toml")), SizeIs(1));
+}
+
+// What an optimizer is said to read is an option, and its sentence names whoever reads it alone.
+TEST(UnreadOptions, EntriesNameOptionsAndOptionsTheirOptimizers) {
+  Recipe recipe;
+  const OptionSet options = options_of(recipe);
+  for (const OptimizerEntry& entry : optimizers()) {
+    for (const std::string_view name : entry.reads)
+      EXPECT_NE(options.find("optim." + std::string(name)), nullptr) << entry.name << " " << name;
+  }
+  for (const Option& option : options.all()) {
+    if (option.section() != "optim" || option.help.find(": ") == std::string::npos) continue;
+    const std::string before = option.help.substr(0, option.help.find(": "));
+    for (const OptimizerEntry& entry : optimizers()) {
+      if (before != entry.name) continue;
+      EXPECT_NE(std::ranges::find(entry.reads, option.name.substr(6)), entry.reads.end()) << option.name << " begins with " << before;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::recipe
