@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/terminal.h"
 
 namespace longhaul {
 namespace {
@@ -121,7 +122,7 @@ std::optional<std::string> of_environment(const char* name) {
 FaultPlan& plan() {
   static FaultPlan planned(of_environment("LONGHAUL_FAULTS").value_or(""), of_environment);
   static const bool said = [] {
-    fmt::print(stderr, "warning: faults are planned for this process: {}\n", of_environment("LONGHAUL_FAULTS").value_or(""));
+    say(stderr, fmt::format("warning: faults are planned for this process: {}\n", of_environment("LONGHAUL_FAULTS").value_or("")));
     return true;
   }();
   (void)said;

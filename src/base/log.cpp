@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "base/progress.h"
+#include "base/signals.h"
 
 namespace longhaul {
 namespace {
@@ -27,6 +28,7 @@ class Sink final : public spdlog::sinks::ansicolor_stderr_sink_mt {
  public:
   void log(const spdlog::details::log_msg& message) override {
     const ProgressPause pause;
+    const BrokenPipesAreErrors no_signal;
     spdlog::sinks::ansicolor_stderr_sink_mt::log(message);
   }
 };

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/signals.h"
 
 namespace longhaul {
 namespace {
@@ -25,6 +26,7 @@ constexpr int kBarCells = 24;
 
 void write_error_stream(std::string_view text) {
   // Progress is a courtesy: a closed standard error must not stop the work.
+  const BrokenPipesAreErrors no_signal;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 

@@ -129,6 +129,27 @@ bool pause_unless_stopped(double seconds) {
 bool take_save_request() { return save_requested.exchange(0) != 0; }
 bool take_continued() { return continued.exchange(0) != 0; }
 
+BrokenPipesAreErrors::BrokenPipesAreErrors() noexcept {
+  sigset_t set;
+  sigpending(&set);
+  pending_ = sigismember(&set, SIGPIPE) == 1;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, &before_);
+}
+
+BrokenPipesAreErrors::~BrokenPipesAreErrors() {
+  const int before = errno;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  constexpr std::timespec kNow{};
+  while (!pending_ && sigtimedwait(&set, nullptr, &kNow) < 0 && errno == EINTR) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  errno = before;
+}
+
 void request_stop(int signal) { request(signal); }
 void request_stop_for_time() { request(SIGXCPU); }
 

@@ -5,6 +5,7 @@
 // the command line, read by whoever runs a loop; a library user who never installs it is never affected.
 #pragma once
 
+#include <csignal>
 #include <string_view>
 
 namespace longhaul {
@@ -23,6 +24,20 @@ bool take_continued();     // true once per SIGCONT
 int leave_signal();
 void wait_for_leave_request();
 void wake_for_leave_request();
+// While one lives, this thread's writing to a pipe that nobody reads any more is an error, and no SIGPIPE comes of it: for messages of programs that
+// have not ignored that signal, and are to end with the code of what they did.
+class BrokenPipesAreErrors {
+ public:
+  BrokenPipesAreErrors() noexcept;
+  ~BrokenPipesAreErrors();
+  BrokenPipesAreErrors(const BrokenPipesAreErrors&) = delete;
+  BrokenPipesAreErrors& operator=(const BrokenPipesAreErrors&) = delete;
+
+ private:
+  sigset_t before_;
+  bool pending_;  // one waited before, and is not ours to take
+};
+
 void request_stop(int signal);  // as if the signal had come (tests, embedding)
 void request_stop_for_time();   // as if SIGXCPU had: the time that this job was given is almost over
 void clear_signal_requests();

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/signals.h"
 
 namespace longhaul {
 
@@ -20,6 +21,13 @@ void write_stream(std::FILE* stream, std::string_view text) {
                .found = std::generic_category().message(number),
                .where = stream == stderr ? "standard error" : "standard output",
                .hint = "see where the output is redirected to: is that disk full?"});
+}
+
+bool say(std::FILE* stream, std::string_view text) noexcept {
+  const BrokenPipesAreErrors no_signal;
+  const bool said = std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
+  std::clearerr(stream);
+  return said;
 }
 
 bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <type_traits>
 
 #include "base/text.h"
@@ -305,7 +306,9 @@ std::function<ExitCode()> Program::read(int count, char** words) {
   try {
     app_->parse(count, words);
   } catch (const CLI::Success& asked) {
-    app_->exit(asked);
+    std::ostringstream text;
+    app_->exit(asked, text, text);
+    print(text.str());
     return [] { return ExitCode::kDone; };
   } catch (const CLI::ParseError& error) {
     throw usage_error(command, typed, error);

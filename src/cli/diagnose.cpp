@@ -137,8 +137,8 @@ ExitCode start_ranks(const DiagnoseArguments& arguments) {
   if (!result.first) return ExitCode::kDone;
   const int status = result.statuses[*result.first];
   if (status != static_cast<int>(ExitCode::kCheckFailed) && *result.first > 0) {
-    fmt::print(stderr, "rank {} ended with {}:\n{}\n", *result.first, status,
-               printable(read_text(*processes[*result.first].log), LineEnds::kKept));
+    say(stderr, fmt::format("rank {} ended with {}:\n{}\n", *result.first, status,
+                            printable(read_text(*processes[*result.first].log), LineEnds::kKept)));
   }
   return static_cast<ExitCode>(status);
 }

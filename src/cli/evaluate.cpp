@@ -11,6 +11,7 @@
 #include "base/path_text.h"
 #include "base/progress.h"
 #include "base/temporary_folder.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/evaluate.h"
@@ -115,8 +116,8 @@ ExitCode run_on_ranks(const EvaluateArguments& arguments) {
                                          .folder = folder.path(),
                                          .first_speaks = true});
   if (!failure) return ExitCode::kDone;
-  fmt::print(stderr, "{}\nevaluate: rank {} of {} ended with {}{}\n", failure->said, failure->rank, arguments.ranks, failure->status,
-             failure->said.empty() ? "; its messages stand above" : ", and said what stands above");
+  say(stderr, fmt::format("{}\nevaluate: rank {} of {} ended with {}{}\n", failure->said, failure->rank, arguments.ranks, failure->status,
+                          failure->said.empty() ? "; its messages stand above" : ", and said what stands above"));
   return static_cast<ExitCode>(failure->status);
 }
 
@@ -234,9 +235,10 @@ void add_evaluate(Command& program) {
       .default_shown();
   evaluate.option("--page", arguments->page, "write a page with heat maps to this file");
   evaluate
-      .option("--ranks", arguments->ranks,
-              "so many processes of this machine share texts or questions, with the figures of one; each holds the model (default: 1, or what torchrun or srun "
-              "started)")
+      .option(
+          "--ranks", arguments->ranks,
+          "so many processes of this machine share texts or questions, with the figures of one; each holds the model (default: 1, or what torchrun or srun "
+          "started)")
       .at_least(1)
       .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/folders.h"
 #include "base/parallel.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "checkpoint/starting_point.h"
@@ -126,15 +127,15 @@ control::RunCommand command_of_ranks(const LaunchArguments& arguments) {
 void print_summary(const LaunchArguments& arguments, const control::DriverResult& result) {
   const auto status = static_cast<int>(result.code);
   if (result.rank < 0 || result.code == ExitCode::kDoNotRestart) {
-    fmt::print(stderr, "\nlaunch: {}\n", result.text);
+    say(stderr, fmt::format("\nlaunch: {}\n", result.text));
   } else {
     const std::string how = status > 128 ? fmt::format("was ended by signal {}", status - 128)
                                          : fmt::format("ended with exit code {} ({})", status, name_of(result.code));
     const auto log = run_folder_of(arguments) / "logs" / fmt::format("rank-{}.log", result.rank);
     const std::string more = result.rank == 0 && arguments.listen.empty() ? "its messages stand above" : "its messages: " + log.string();
-    fmt::print(stderr, "\nlaunch: rank {} of {} {}; {}\n", result.rank, arguments.ranks, how, more);
+    say(stderr, fmt::format("\nlaunch: rank {} of {} {}; {}\n", result.rank, arguments.ranks, how, more));
   }
-  if (const std::string calls = comm::summary_of_calls(run_folder_of(arguments)); !calls.empty()) fmt::print(stderr, "{}\n", calls);
+  if (const std::string calls = comm::summary_of_calls(run_folder_of(arguments)); !calls.empty()) say(stderr, calls + "\n");
 }
 
 ExitCode run_launch(const LaunchArguments& arguments) {

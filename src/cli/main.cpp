@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/process.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/register.h"
@@ -41,11 +42,11 @@ int guarded(int count, char** arguments) {
   try {
     return static_cast<int>(run(count, arguments));
   } catch (const Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    say(stderr, fmt::format("error: {}\n", error.what()));
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     control::tell_engine(ExitCode::kInternal, error.what());
-    fmt::print(stderr, "error: {}\n  this is a bug in Longhaul: please report it with the command that led here\n", error.what());
+    say(stderr, fmt::format("error: {}\n  this is a bug in Longhaul: please report it with the command that led here\n", error.what()));
     return static_cast<int>(ExitCode::kInternal);
   }
 }

@@ -70,7 +70,7 @@ class Watch {
     options.names = arguments_.names;
     options.token = token_of(arguments_.token_file);
     const HttpServer server(options, [this](const HttpRequest& request) { return site_.answer(request); });
-    print(fmt::format("{}   metrics: {}metrics   Ctrl-C ends it\n", server.url(), server.url()));
+    say(stdout, fmt::format("{}   metrics: {}metrics   Ctrl-C ends it\n", server.url(), server.url()));
     while (pause_unless_stopped(arguments_.every_s)) poll();
     return ExitCode::kDone;
   }

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/process.h"
+#include "base/terminal.h"
 #include "comm/disagreement.h"
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
@@ -181,7 +182,7 @@ void end_with_stuck_ranks(const RunRequest& request, const std::vector<int64_t>&
             fmt::format("{} {}", fmt::join(ranks, ", "), ranks.size() == 1 ? "is" : "are"));
   const Error error(fields);
   if (request.end_process) return request.end_process(error);
-  fmt::print(stderr, "error: {}\n", error.what());
+  say(stderr, fmt::format("error: {}\n", error.what()));
   end_at_once(static_cast<int>(error.code()));
 }
 

@@ -65,6 +65,21 @@ TEST_F(Program, NumbersAndPathsThatCannotBeMeantAreRefused) {
   refused({"score", "run", "--ids", "", "--out", "o"}, "--ids: it is empty");
 }
 
+// A log on a full disk (nohup … > log 2>&1) takes nothing from what the program's code says: of a result that cannot be written too.
+TEST_F(Program, ExitCodesAreTheSameWhereNothingCanBeSaid) {
+  const auto unsaid = [&](const std::string& streams, const std::vector<std::string>& words) {
+    std::vector<std::string> shell = {"bash", "-c", "\"$@\" " + streams, "bash", program_file()};
+    shell.insert(shell.end(), words.begin(), words.end());
+    return run_process(shell, {cache_variable(path("cache")), "NO_COLOR=1"}, 180).status;
+  };
+  EXPECT_EQ(unsaid("> /dev/full 2>&1", {"config", "check", path("none.toml")}), 64);
+  EXPECT_EQ(unsaid("2> /dev/full", {"--no-such-option"}), 64);
+  EXPECT_EQ(unsaid("2> /dev/full", {"checkpoint", "list", path("none")}), 65);
+  EXPECT_EQ(unsaid("> /dev/full 2>&1", {"config", "show", path("recipe.toml")}), 73);
+  EXPECT_EQ(unsaid("> /dev/full", {"--help"}), 73);
+  EXPECT_EQ(unsaid("2> /dev/full", {"config", "show", path("recipe.toml")}), 0);
+}
+
 // A recipe's options are set as key=value, and other programs' habits are answered with that.
 TEST_F(Program, OptionsOfTheRecipeTypedAsOptionsAreAnsweredWithWhatToType) {
   expect_error(run({"train", path("recipe.toml"), "--steps", "5"}), 64, "did you mean train.steps=5?");

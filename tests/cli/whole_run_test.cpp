@@ -106,6 +106,21 @@ TEST_F(WholeRun, Usr1SavesAndUsr2TellsWhileTrainingGoesOn) {
   EXPECT_EQ(newest_checkpoint(), steps_done());
 }
 
+// What is said to a terminal is no result of training: the run is done when its last state is committed.
+TEST_F(WholeRun, ARunThatIsSavedEndsWellWhereNothingCanBeSaid) {
+  const auto train_into = [&](const std::string& streams, const std::string& steps) {
+    std::vector<std::string> shell{"bash", "-c", streams, "bash"};
+    for (const std::string& word : words({"train.steps=" + steps})) shell.push_back(word);
+    return run_process(shell, environment(), 180).status;
+  };
+  EXPECT_EQ(train_into("exec \"$@\" > /dev/full 2>&1", "3"), 0);
+  EXPECT_EQ(newest_checkpoint(), 3);
+  EXPECT_EQ(events<observe::End>().back().reason, "finished");
+  // The reader has gone before the first line.
+  EXPECT_EQ(train_into("\"$@\" 2>&1 | exec 0<&-; exit ${PIPESTATUS[0]}", "6"), 0);
+  EXPECT_EQ(newest_checkpoint(), 6);
+}
+
 TEST_F(WholeRun, AnInterruptIsHeardAndSaves) {
   Child child = start({"train.checkpoint_every=0"});
   ASSERT_TRUE(reaches(child, 2)) << child.output();
@@ -186,8 +201,9 @@ TEST_F(WholeRun, ASaveThatFailsForLackOfRoomLosesNothing) {
 }
 
 TEST_F(WholeRun, QuietSaysNothingWhenAllIsWell) {
-  const ProcessResult quiet = run_process(words({"train.steps=3", "optim.warmup_steps=1", "--quiet"}),
-                                          {"LONGHAUL_CACHE=" + (folder_ / "empty").string(), "NO_COLOR=1"}, 180);  // it measures the machine too
+  const ProcessResult quiet =
+      run_process(words({"train.steps=3", "optim.warmup_steps=1", "--quiet"}),
+                  {"LONGHAUL_CACHE=" + (folder_ / "empty").string(), "NO_COLOR=1"}, 180);  // it measures the machine too
   EXPECT_EQ(quiet.status, 0);
   EXPECT_EQ(quiet.output, "");
   EXPECT_EQ(quiet.errors, "");

@@ -50,6 +50,8 @@ expect 'LibTorch linked on the ground floor' 'links LibTorch' src/recipe/CMakeLi
 expect 'system header' 'only in src/base' src/train/step.cpp '#include <sys/mman.h>'
 expect 'thread header' 'only in src/base' src/tensor/device.h '#include <thread>'
 expect 'own thread' 'makes a thread' src/train/step.cpp '  std::thread watcher([] {});'
+expect 'prints past the two ways' 'prints by itself' src/train/step.cpp '  fmt::print(stderr, "{}", 1);'
+expect 'cerr' 'prints by itself' src/train/step.cpp '  std::cerr << 1;'
 expect 'unknown folder' 'not in the table' src/misc/stuff.cpp 'int x;'
 
 plant_clean_tree
