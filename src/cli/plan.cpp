@@ -71,7 +71,7 @@ void declare_plan(Command& command, PlanArguments& a) {
   command.overrides(a.overrides);
   command.option("--cluster", a.cluster, "an accelerator's name, a TOML file (docs/plan.md), or local: this machine as measured")
       .default_shown();
-  command.option("--gpus", a.gpus, "devices (default: the cluster's)").at_least(0);
+  command.option("--gpus", a.gpus, "devices (default: the cluster's)").at_least(1);
   command.option("--tokens", a.tokens, "of the whole training (default: the recipe's)").at_least(0);
   command.option("--calibrate", a.calibrate, "a run folder: efficiencies such that its steps are predicted");
   command.option("--trace", a.trace,
@@ -134,16 +134,17 @@ void add_validate(Command& plan) {
   validate.option("--page", arguments->page, "a file: published beside predicted as a page to look at");
   validate.json_flag(arguments->json);
   validate.on_run([arguments] {
+    const std::vector<plan::SearchCheck> searches = plan::check_searches();
     if (arguments->json) {
-      print_json(plan::validation_json());
+      print_json(plan::validation_json(searches));
     } else {
-      print(plan::validation_text(colours_wanted(stdout)));
+      print(plan::validation_text(searches, colours_wanted(stdout)));
     }
     if (!arguments->page.empty()) {
       write_text_atomically(arguments->page, plan::validation_page());
       if (!arguments->json) print(fmt::format("page: {}\n", arguments->page));
     }
-    return ExitCode::kDone;
+    return plan::validation_holds(searches) ? ExitCode::kDone : ExitCode::kCheckFailed;
   });
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/parallel.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -19,6 +20,7 @@
 #include "detect/hang_picture.h"
 #include "detect/straggler.h"
 #include "observe/format.h"
+#include "observe/run_history.h"
 #include "observe/time_use.h"
 #include "observe/timeline.h"
 #include "plan/predicted_trace.h"
@@ -37,6 +39,8 @@ struct TraceArguments {
 std::vector<observe::RankTrace> planned_beside(const std::filesystem::path& run, const std::vector<observe::RankTrace>& ranks) {
   const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
   const plan::PlanLayout layout = plan::layout_of_recipe(recipe);
+  // The machine's peaks are measured for a number of threads, of which this process may have others than the run had.
+  if (const auto start = observe::read_run(run).start; start && start->threads > 0) set_threads(static_cast<int>(start->threads));
   const plan::StepParts parts = plan::step_parts(plan::work_of(recipe.model, recipe.train.sequence), layout, recipe.train.batch,
                                                  train::local_cluster(layout.world()), plan::default_practice(layout));
   const auto last = observe::steps_of(ranks).back();

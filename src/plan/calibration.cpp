@@ -92,14 +92,28 @@ Efficiency fitted(const std::vector<PublishedRow>& rows, double attention) {
   return best;
 }
 
-double fitted_reach(std::vector<PublishedRow> rows) {
+namespace {
+
+// Of so many percent the share with which the rows' mean error is least.
+template <class Set>
+double fitted_share(std::vector<PublishedRow> rows, int from, int to, int step, Set set) {
   double best = 1, least = std::numeric_limits<double>::infinity();
-  for (int percent = 70; percent <= 115; ++percent) {
-    for (PublishedRow& row : rows) row.reach = percent / 100.0;
+  for (int percent = from; percent <= to; percent += step) {
+    for (PublishedRow& row : rows) set(row, percent / 100.0);
     const double error = errors_of(rows).mean;
     if (error < least) least = error, best = percent / 100.0;
   }
   return best;
+}
+
+}  // namespace
+
+double fitted_reach(std::vector<PublishedRow> rows) {
+  return fitted_share(std::move(rows), 70, 115, 1, [](PublishedRow& row, double share) { row.reach = share; });
+}
+
+double fitted_layer_exposed(std::vector<PublishedRow> rows) {
+  return fitted_share(std::move(rows), 0, 100, 5, [](PublishedRow& row, double share) { row.practice.layer_exposed = share; });
 }
 
 }  // namespace longhaul::plan

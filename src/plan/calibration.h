@@ -24,6 +24,8 @@ Efficiency calibrated(const std::filesystem::path& run, Cluster cluster);
 Efficiency fitted(const std::vector<PublishedRow>& rows, double attention);
 // The one factor, in whole percents, that does so for rows of one cluster with the constants in use.
 double fitted_reach(std::vector<PublishedRow> rows);
+// Likewise what shows of the shorter of a layer's exchange and passes (kLayerExposed), in steps of five percent.
+double fitted_layer_exposed(std::vector<PublishedRow> rows);
 double mean_error(const std::vector<PublishedRow>& rows, const Efficiency& efficiency);
 
 }  // namespace longhaul::plan

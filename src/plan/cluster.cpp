@@ -65,6 +65,7 @@ Cluster load_cluster(const std::string& name_or_file, int64_t gpus) {
       {"link_gb_per_s", {&cluster.device.link_rate, "GB/s", 1e-3, 1e5, 1e9}},
       {"nic_gb_per_s", {&cluster.device.nic_rate, "GB/s", 1e-3, 1e5, 1e9}},
       {"host_gb_per_s", {&cluster.host_rate, "GB/s", 1e-3, 1e5, 1e9}},
+      {"file_gb_per_s", {&cluster.file_rate, "GB/s", 1e-3, 1e5, 1e9}},
       {"thermal_watts", {&cluster.device.thermal_watts, "W", 1, 1e5}},
       {"product_efficiency", {&cluster.efficiency.products, "a share of the peak", 0.01, 1}},
       {"memory_efficiency", {&cluster.efficiency.memory, "a share of the memory's rate", 0.01, 1}},

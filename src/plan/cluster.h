@@ -36,7 +36,8 @@ struct Cluster {
   Accelerator device;
   Efficiency efficiency;
   int64_t gpus = 8;
-  double host_rate = 25.6e9;               // bytes/s to the host's memory: PCIe 4 × 16, nominal × 0.8
+  double host_rate = 25.6e9;  // bytes/s to the host's memory: PCIe 4 × 16, nominal × 0.8
+  double file_rate = 2e9;  // bytes/s of a rank to the file of train.offload and back: a node's disks shared by its ranks, a guess of ours
   double failures_per_node_day = 3.79e-3;  // Llama 3: 419 interruptions of 2,048 nodes in 54 days
   double restart_s = 900;                  // from a failure to the next step: MegaScale's detection under 10 min and catch-up under 15
   double checkpoint_s = 10;                // in which training stands still for one

@@ -15,7 +15,7 @@ using recipe::Recompute;
 bool can_be(const Work& work, const PlanLayout& layout, int64_t batch) {
   const int64_t stage = layout.dp * layout.tp * layout.cp;
   if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1 || layout.cp < 1 || batch % (layout.dp * layout.micro_batch) != 0) return false;
-  if (!work.deals_out_heads(layout.tp)) return false;
+  if (!work.deals_out_heads(layout.tp) || static_cast<double>(layout.cp * kLeastContext) > work.sequence) return false;
   if (stage % (layout.ep * layout.etp) != 0 || (layout.ep > 1 && work.expert_count % layout.ep != 0)) return false;
   if (layout.etp > 1 && work.expert_count == 0) return false;
   if (static_cast<double>(layout.pp * layout.chunks) > work.layers) return false;
@@ -48,13 +48,13 @@ class Neighbours {
 
   // A factor of two from one axis to another.
   void add_axes() {
-    struct Axis {
+    struct Size {
       const char* name;
       int64_t PlanLayout::*size;
     };
-    constexpr Axis kAxes[] = {{"dp", &PlanLayout::dp}, {"tp", &PlanLayout::tp}, {"pp", &PlanLayout::pp}, {"cp", &PlanLayout::cp}};
-    for (const Axis& less : kAxes) {
-      for (const Axis& more : kAxes) {
+    constexpr Size kAxes[] = {{"dp", &PlanLayout::dp}, {"tp", &PlanLayout::tp}, {"pp", &PlanLayout::pp}, {"cp", &PlanLayout::cp}};
+    for (const Size& less : kAxes) {
+      for (const Size& more : kAxes) {
         if (less.size == more.size || from_.*less.size % 2 != 0) continue;
         add(fmt::format("{} {} and {} {}", less.name, from_.*less.size / 2, more.name, from_.*more.size * 2), [&](PlanLayout& to) {
           to.*less.size /= 2;
@@ -63,7 +63,7 @@ class Neighbours {
       }
     }
     if (work_.expert_count == 0) return;
-    for (const Axis& axis : {Axis{"ep", &PlanLayout::ep}, Axis{"etp", &PlanLayout::etp}}) {
+    for (const Size& axis : {Size{"ep", &PlanLayout::ep}, Size{"etp", &PlanLayout::etp}}) {
       add(fmt::format("{} {}", axis.name, from_.*axis.size * 2), [&](PlanLayout& to) { to.*axis.size *= 2; });
       if (from_.*axis.size % 2 == 0)
         add(fmt::format("{} {}", axis.name, from_.*axis.size / 2), [&](PlanLayout& to) { to.*axis.size /= 2; });
@@ -79,7 +79,7 @@ class Neighbours {
       add(recompute == Recompute::kNone ? "no recomputation" : fmt::format("recompute {}", name),
           [&](PlanLayout& to) { to.recompute = recompute; });
     }
-    add(from_.offload ? "activations stay" : "activations to the host", [](PlanLayout& to) { to.offload = !to.offload; });
+    add(from_.offload ? "activations stay" : "activations to a file (train.offload)", [](PlanLayout& to) { to.offload = !to.offload; });
   }
 
   void add_schedules() {

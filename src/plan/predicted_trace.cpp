@@ -141,7 +141,7 @@ std::vector<observe::RankTrace> predicted_trace(const PlanLayout& plan, int64_t 
     }
     if (parts.offload > 0) {
       const auto [begin, end] = next(parts.offload);
-      writer.call("host", trace.rank.rank, "copy", "activations", begin, end);
+      writer.call("file", trace.rank.rank, "copy", "activations", begin, end);
     }
     if (parts.gradients > 0) {
       const auto [begin, end] = next(parts.gradients);

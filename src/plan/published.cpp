@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "plan/published/published_build.h"
 
@@ -26,6 +27,36 @@ std::vector<PublishedRow> published_rows(RowUse use, const std::string& device) 
   }
   return rows;
 }
+
+namespace {
+
+bool same_task(const PublishedRow& a, const PublishedRow& b) {
+  const auto task = [](const PublishedRow& row) {
+    const Work& work = row.work;
+    return std::tuple(work.layers, work.hidden, work.vocabulary, work.sequence, work.dense_parameters, work.expert_parameters,
+                      work.experts_per_token, row.batch, row.layout.world(), row.cluster.device.name);
+  };
+  return task(a) == task(b);
+}
+
+}  // namespace
+
+std::vector<PublishedPair> published_pairs() {
+  std::vector<PublishedPair> pairs;
+  const std::vector<PublishedRow>& rows = published_rows();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t j = i + 1; j < rows.size(); ++j) {
+      if (!same_task(rows[i], rows[j]) || rows[i].layout == rows[j].layout) continue;
+      const bool first = rows[i].seconds < rows[j].seconds;
+      pairs.push_back({.faster = &rows[first ? i : j], .slower = &rows[first ? j : i]});
+    }
+  }
+  return pairs;
+}
+
+bool in_published_order(const PublishedPair& pair) { return predicted(*pair.faster) < predicted(*pair.slower); }
+
+bool clearly_apart(const PublishedPair& pair) { return pair.slower->seconds > 1.25 * pair.faster->seconds; }
 
 Efficiency scaled(Efficiency efficiency, double factor) {
   efficiency.products *= factor, efficiency.memory *= factor, efficiency.attention *= factor, efficiency.recurrence *= factor;

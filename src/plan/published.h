@@ -1,9 +1,10 @@
 // Steps of trainings that others have published, as questions to the model: what it says beside what they measured. Rows of a family that constants
 // were fitted on are marked (held_out = false) and prove nothing. What a source does not say (micro-batches, stages on a rank) is assumed once for
-// its whole family, never row by row; `assumed` says what.
+// its whole family, but for the micro-batches of Narayanan's seven fitted rows, which shrink as models grow; `assumed` says what.
 //
-// Rows serve for one of three things. kConstants: efficiencies of a kind of accelerator were fitted on them. kReach: one factor, what this row's
-// cluster reaches of those efficiencies, was. kHeldOut: nothing was.
+// Rows serve for one of four things. kConstants: efficiencies of a kind of accelerator were fitted on them. kReach: one factor, what this row's
+// cluster reaches of those efficiencies, was. kOverlap: what shows of exchanges layer by layer was (kLayerExposed). kHeldOut: nothing was; where a
+// reading of the paper or the form of a formula was chosen with such a row's error in sight, `in_sight` says so.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@
 
 namespace longhaul::plan {
 
-enum class RowUse { kHeldOut, kConstants, kReach };
+enum class RowUse { kHeldOut, kConstants, kReach, kOverlap };
 
 struct PublishedRow {
   std::string family;  // "MegaScale"
@@ -31,7 +32,8 @@ struct PublishedRow {
   double reach = 1;             // of its cluster: times the efficiencies of its kind of accelerator
   std::vector<int64_t> stages;  // a rank's, where the source does not say how many: all that its software takes
   bool dense = true;
-  std::string apart;  // why it stands beside the rows that plans are judged by, where it does
+  std::string in_sight;  // what was chosen with its error in sight, where something was
+  std::string apart;     // why it stands beside the rows that plans are judged by, where it does
   bool held_out() const { return use == RowUse::kHeldOut; }
   // Plans are judged by it: held out, of tensor ranks and pipelines (that everything is cut over is software of its own), and nothing speaks against it.
   bool judged() const { return held_out() && layout.zero < 3 && apart.empty(); }
@@ -41,6 +43,15 @@ struct PublishedRow {
 const std::vector<PublishedRow>& published_rows();
 
 std::vector<PublishedRow> published_rows(RowUse use, const std::string& device);
+
+// Two layouts of one model, as many sequences and tokens, devices of one kind and number, of which the first was measured to be faster.
+struct PublishedPair {
+  const PublishedRow *faster = nullptr, *slower = nullptr;
+};
+std::vector<PublishedPair> published_pairs();
+bool in_published_order(const PublishedPair& pair);  // as predicted too
+// Further apart than what steps with experts are off by in the mean, either way: of nearer ones the formulas cannot tell the faster one.
+bool clearly_apart(const PublishedPair& pair);
 
 Efficiency scaled(Efficiency efficiency, double factor);  // each part faster by it
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/progress.h"
 
 namespace longhaul::plan {
@@ -21,6 +23,17 @@ std::vector<int64_t> powers_of_two(int64_t most) {
   return powers;
 }
 
+// With a number that is none every comparison is false, and a search would throw good layouts away without a word.
+PlanCandidate timed(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch, const RankMemory& memory) {
+  PlanCandidate candidate{.layout = layout, .parts = step_parts(work, layout, batch, cluster, default_practice(layout)), .memory = memory};
+  candidate.seconds = candidate.parts.total();
+  LONGHAUL_ASSERT(std::isfinite(candidate.seconds) && candidate.seconds > 0 && std::isfinite(memory.total()), "{} takes {} s and {} bytes",
+                  layout.text(), candidate.seconds, memory.total());
+  candidate.tokens_per_second = static_cast<double>(batch) * work.sequence / candidate.seconds;
+  candidate.mfu = candidate.tokens_per_second * work.flops.causal() / (static_cast<double>(layout.world()) * cluster.device.bf16_flops);
+  return candidate;
+}
+
 class Searcher {
  public:
   Searcher(const Work& work, const Cluster& cluster, const SearchLimits& limits) : work_(work), cluster_(cluster), limits_(limits) {}
@@ -28,7 +41,7 @@ class Searcher {
   SearchResult run() {
     const Stopwatch watch;
     const int64_t most_cp =
-        limits_.most_context > 0 ? limits_.most_context : std::max<int64_t>(1, static_cast<int64_t>(work_.sequence) / 4096);
+        limits_.most_context > 0 ? limits_.most_context : std::max<int64_t>(1, static_cast<int64_t>(work_.sequence) / kLeastContext);
     for (const int64_t tp : powers_of_two(cluster_.device.node)) {
       for (int64_t pp = 1; pp <= static_cast<int64_t>(work_.layers); ++pp) {
         for (const int64_t cp : powers_of_two(most_cp)) try_grid({.tp = tp, .pp = pp, .cp = cp});
@@ -73,7 +86,7 @@ class Searcher {
         });
         continue;
       }
-      for (const int64_t etp : work_.expert_count > 0 ? powers_of_two(layout.tp) : std::vector<int64_t>{1}) {
+      for (const int64_t etp : work_.expert_count > 0 ? powers_of_two(2 * layout.tp) : std::vector<int64_t>{1}) {
         if (layout.dp * layout.cp * layout.tp % (ep * etp) != 0) continue;
         layout.etp = etp;
         try_micro_batches(layout);
@@ -81,54 +94,49 @@ class Searcher {
     }
   }
 
+  // Once none of a size fits, none that is larger does.
   void try_micro_batches(PlanLayout layout) {
-    for (const int64_t micro_batch : {1, 2, 4, 8}) {
+    for (const int64_t micro_batch : powers_of_two(std::max<int64_t>(1, limits_.batch / layout.dp))) {
       layout.micro_batch = micro_batch;
       if (limits_.batch % (layout.dp * micro_batch) != 0) {
-        reject("the batch cannot be dealt out",
-               [&] { return fmt::format("{} sequences over dp {} · micro-batch {}", limits_.batch, layout.dp, micro_batch); });
-        continue;
+        return reject("the batch cannot be dealt out",
+                      [&] { return fmt::format("{} sequences over dp {} · micro-batch {}", limits_.batch, layout.dp, micro_batch); });
       }
-      try_schedules(layout);
+      if (!try_schedules(layout)) return;
     }
   }
 
-  void try_schedules(PlanLayout layout) {
+  bool try_schedules(PlanLayout layout) {
     if (layout.pp == 1) return try_memory(layout);
-    const int64_t m = layout.micro_batches(limits_.batch);
+    const int64_t m = layout.micro_batches(limits_.batch), most_chunks = static_cast<int64_t>(work_.layers) / layout.pp;
+    bool any = false;
     for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZbH1, PipelineSchedule::kZbV}) {
       layout.schedule = schedule;
       layout.chunks = schedule == PipelineSchedule::kZbV ? 2 : 1;
-      if (layout.pp * layout.chunks <= static_cast<int64_t>(work_.layers)) try_memory(layout);
+      if (layout.chunks <= most_chunks) any |= try_memory(layout);
+    }
+    if (most_chunks > 1 && m % layout.pp != 0) {
+      reject("interleaved stages need whole rounds", [&] { return fmt::format("{} micro-batches over pp {}", m, layout.pp); });
+      return any;
     }
     layout.schedule = PipelineSchedule::kInterleaved;
-    for (const int64_t chunks : {2, 3, 4, 6, 8}) {
-      if (layout.pp * chunks > static_cast<int64_t>(work_.layers)) break;
-      layout.chunks = chunks;
-      if (m % layout.pp != 0) {
-        reject("interleaved stages need whole rounds", [&] { return fmt::format("{} micro-batches over pp {}", m, layout.pp); });
-      } else {
-        try_memory(layout);
-      }
-    }
+    for (layout.chunks = 2; layout.chunks <= most_chunks; ++layout.chunks) any |= try_memory(layout);
+    return any;
   }
 
-  // At each stage of ZeRO, which costs here and gains there: where everything that waits fits, to make it again or take it to the host only costs;
-  // else the least recomputation that fits, and every one that fits when it is taken to the host, which is less the less waits.
-  void try_memory(PlanLayout layout) {
+  // At each stage of ZeRO, which costs here and gains there, the least recomputation that fits: more of it only costs.
+  bool try_memory(PlanLayout layout) {
     const int64_t most = layout.dp * layout.cp > 1 ? 3 : 0;
+    bool any = false;
     for (layout.zero = 0; layout.zero <= most; ++layout.zero) {
-      for (const bool offload : {false, true}) {
-        layout.offload = offload;
-        bool fits = false;
-        for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-          layout.recompute = recompute;
-          fits = keep_if_it_fits(layout);
-          if (fits && !offload) break;
-        }
-        if (fits && layout.recompute == Recompute::kNone) break;
+      for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+        layout.recompute = recompute;
+        if (!keep_if_it_fits(layout)) continue;
+        any = true;
+        break;
       }
     }
+    return any;
   }
 
   bool keep_if_it_fits(const PlanLayout& layout) {
@@ -146,17 +154,13 @@ class Searcher {
 
   void keep(const PlanLayout& layout, const RankMemory& memory) {
     ++result_.tried;
-    PlanCandidate candidate{
-        .layout = layout, .parts = step_parts(work_, layout, limits_.batch, cluster_, default_practice(layout)), .memory = memory};
-    candidate.seconds = candidate.parts.total();
+    PlanCandidate candidate = timed(work_, layout, cluster_, limits_.batch, memory);
     const auto full = static_cast<size_t>(4 * limits_.keep);
     if (result_.best.size() >= full && candidate.seconds >= worst_) {
       ++rejected_["a faster layout exists"].layouts;
       rejected_["a faster layout exists"].reason = "a faster layout exists";
       return;
     }
-    candidate.tokens_per_second = static_cast<double>(limits_.batch) * work_.sequence / candidate.seconds;
-    candidate.mfu = candidate.tokens_per_second * work_.flops.causal() / (static_cast<double>(cluster_.gpus) * cluster_.device.bf16_flops);
     result_.best.push_back(std::move(candidate));
     if (result_.best.size() < 2 * full) return;
     std::ranges::nth_element(result_.best, result_.best.begin() + static_cast<std::ptrdiff_t>(full), {}, &PlanCandidate::seconds);
@@ -175,13 +179,7 @@ class Searcher {
 }  // namespace
 
 PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch) {
-  PlanCandidate candidate{.layout = layout,
-                          .parts = step_parts(work, layout, batch, cluster, default_practice(layout)),
-                          .memory = rank_memory(work, layout, batch, cluster)};
-  candidate.seconds = candidate.parts.total();
-  candidate.tokens_per_second = static_cast<double>(batch) * work.sequence / candidate.seconds;
-  candidate.mfu = candidate.tokens_per_second * work.flops.causal() / (static_cast<double>(layout.world()) * cluster.device.bf16_flops);
-  return candidate;
+  return timed(work, layout, cluster, batch, rank_memory(work, layout, batch, cluster));
 }
 
 SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits) { return Searcher(work, cluster, limits).run(); }

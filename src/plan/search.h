@@ -1,5 +1,5 @@
 // Search: every layout of a model on a cluster that can be, by how long its step takes. What cannot be falls by class, and the class says why:
-// numbers that do not divide, memory, too few micro-batches. Tens of thousands of layouts in well under a second.
+// numbers that do not divide, memory, too few micro-batches. A microsecond or two a layout: of large models with experts half a million.
 #pragma once
 
 #include <string>
@@ -10,10 +10,12 @@
 
 namespace longhaul::plan {
 
+inline constexpr int64_t kLeastContext = 512;  // tokens of a sequence on a context rank
+
 struct SearchLimits {
   int64_t batch = 0;         // sequences a step
   int64_t keep = 10;         // layouts that are told
-  int64_t most_context = 0;  // ranks of a sequence; 0: as many as there are 4,096 tokens
+  int64_t most_context = 0;  // ranks of a sequence; 0: as many as leave each kLeastContext tokens
 };
 
 struct PlanCandidate {

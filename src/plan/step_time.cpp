@@ -3,35 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "layout/expert_spread.h"
+#include "plan/link_rates.h"
+#include "plan/reductions.h"
 
 namespace longhaul::plan {
 namespace {
 
 double count(int64_t x) { return static_cast<double>(x); }
-
-double link_message_s(const Cluster& cluster) { return cluster.efficiency.message_s; }
-double network_message_s(const Cluster& cluster) { return 2 * cluster.efficiency.message_s; }
-
-bool on_one_node(const Cluster& cluster, int64_t ranks, int64_t stride) { return ranks * stride <= cluster.device.node; }
-double members_of_a_node(const Cluster& cluster, int64_t stride) {
-  return static_cast<double>(std::max<int64_t>(1, cluster.device.node / stride));
-}
-
-// Of a ring over `ranks`, neighbours `stride` apart: those of it that share a node share their network cards too.
-double ring_rate(const Cluster& cluster, int64_t ranks, int64_t stride) {
-  if (on_one_node(cluster, ranks, stride)) return cluster.device.link_rate;
-  return std::min(cluster.device.link_rate, members_of_a_node(cluster, stride) * cluster.device.nic_rate);
-}
-
-double link_rate(const Cluster& cluster, double bytes) {
-  return cluster.device.link_rate * (cluster.efficiency.by_size ? link_share(bytes) : 1);
-}
-// Where the table holds the latency it is not counted again.
-double link_latency_s(const Cluster& cluster) { return cluster.efficiency.by_size ? 0 : link_message_s(cluster); }
 
 // One layer, one micro-batch, one rank: its passes by part.
 struct LayerTime {
@@ -80,8 +61,8 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
     }
     const double nodes = std::max(1.0, ep * etp / count(cluster.device.node)), away = 1 - 1 / nodes;  // to other nodes
     const double share = cluster.efficiency.by_size ? all_to_all_share(sent, nodes) : 1;
-    const double dealt =
-        std::max(sent * (1 - away) / cluster.device.link_rate, sent * away / cluster.device.nic_rate) / share + network_message_s(cluster);
+    const double link_s = sent * (1 - away) / cluster.device.link_rate, network_s = sent * away / cluster.device.nic_rate;
+    const double dealt = sent > 0 ? std::max(link_s, network_s) / share + network_message_s(cluster) : 0;  // one rank has all: nothing goes
     time.experts = 2 * (dealt + (whole > 0 ? whole / link_rate(cluster, whole) + link_latency_s(cluster) : 0));
   }
 }
@@ -130,57 +111,6 @@ double experts_of_rank(const Work& work, const PlanLayout& layout) {
   return layers_of_rank(work, layout) * work.expert_parameters / count(layout.ep * layout.etp);
 }
 
-// `bytes` over a ring of `ranks`, once round, at the rate that such sizes reach; `stride`: ranks between two neighbours.
-double ring_seconds(double bytes, double of_bytes, int64_t ranks, int64_t stride, const Cluster& cluster) {
-  if (ranks <= 1 || bytes <= 0) return 0;
-  const double n = count(ranks), rate = ring_rate(cluster, ranks, stride);
-  const double share = !cluster.efficiency.by_size           ? 1
-                       : on_one_node(cluster, ranks, stride) ? link_share(of_bytes)
-                                                             : network_share(of_bytes, n / members_of_a_node(cluster, stride));
-  return bytes * (n - 1) / n / (rate * share);
-}
-
-struct Reduction {
-  double sums = 0, values = 0;  // seconds of a step: gradients summed, bf16 values back
-  double rounds = 1;            // passes of micro-batches that they are spread over
-  bool for_backward = false;    // half of the values come for backward passes
-  Reduction operator+(const Reduction& other) const { return {sums + other.sums, values + other.values, rounds, for_backward}; }
-};
-
-// Among those that share. Stages 2 and 3 of ZeRO sum a layer's gradients after each of its backward passes, since nobody has room for all of them;
-// stage 3 brings a layer's values for each of its passes; else both once a step, stage by stage. Where shares have copies their sums go between
-// these. Without shares all gradients come back, rather than values.
-Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, double micro_batches, double layers,
-                       const Cluster& cluster, double gradient_bytes) {
-  const int64_t sharers = std::max<int64_t>(1, copies / layout.zero_copies), groups = copies / sharers;
-  const double back = layout.zero >= 3 ? 4 : layout.zero >= 1 ? 2 : gradient_bytes;  // 4: for the forward and for the backward pass
-  const double rounds = layout.zero >= 2 ? micro_batches : 1, pieces = layout.zero >= 2 ? layers : count(layout.chunks);
-  const double gradients = gradient_bytes * parameters, message = gradients / pieces;
-  return {.sums = rounds * (ring_seconds(gradients, message, sharers, stride, cluster) +
-                            ring_seconds(2 * gradients / count(sharers), message / count(sharers), groups, stride * sharers, cluster)),
-          .values = (layout.zero >= 3 ? rounds : 1) * ring_seconds(back * parameters, message, sharers, stride, cluster),
-          .rounds = rounds,
-          .for_backward = layout.zero >= 3};
-}
-
-// What shows of both beside the passes. A stage's sums begin when its last backward pass has: of several stages on a rank, each of which has a round of
-// micro-batches of its own, as many as there are ranks, those of all but the last one made lie beside passes; of the one that is last, a layer's at
-// least is seen.
-double exposed_seconds(const Reduction& all, const PlanLayout& layout, const Practice& practice, const StepParts& pass,
-                       double micro_batches, double layers) {
-  const double sums = all.sums, values = all.values;
-  if (!practice.data_beside) return practice.data_exposed * (sums + values);
-  const double forward = pass.forward, backward = pass.backward_input + pass.backward_weight;
-  if (layout.zero >= 2 || layout.chunks == 1) {
-    const double pieces = layers * all.rounds, beside_backward = sums + (all.for_backward ? values / 2 : 0),
-                 beside_forward = all.for_backward ? values / 2 : values;
-    return std::max(beside_backward / pieces, beside_backward - all.rounds * backward) +
-           std::max(beside_forward / (all.for_backward ? pieces : layers), beside_forward - (all.for_backward ? all.rounds : 1) * forward);
-  }
-  const double chunks = count(layout.chunks), window = std::min(count(layout.pp), micro_batches) * (chunks - 1) / chunks;
-  return std::max((sums + values) / chunks, sums + values - window * (backward + forward));
-}
-
 }  // namespace
 
 std::string PlanLayout::text() const {
@@ -212,6 +142,7 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
   layout.pairs_in_turns = parallel.arranged_pipeline().pairs_in_turns;
   layout.micro_batch = recipe.train.micro_batch;
   layout.recompute = recipe.train.recompute;
+  layout.offload = recipe.train.offload == recipe::Offload::kFile;
   layout.dispatcher = parallel.experts.dispatcher;
   return layout;
 }
@@ -220,6 +151,7 @@ Practice default_practice(const PlanLayout& layout) {
   Practice practice;
   practice.data_exposed =
       layout.chunks > 1 ? 1 / count(layout.chunks) : 0.5;  // gradients leave layer by layer; the first and the last are seen
+  practice.layer_exposed = kLayerExposed;
   return practice;
 }
 
@@ -232,46 +164,6 @@ double layers_of_rank(const Work& work, const PlanLayout& layout) {
 bool both_ends(const PlanLayout& layout) { return layout.pp == 1 || layout.schedule == recipe::PipelineSchedule::kZbV; }
 
 double spare_layers(const Work& work, const PlanLayout& layout) { return layers_of_rank(work, layout) * count(layout.pp) - work.layers; }
-
-double network_share(double bytes, double nodes) {
-  constexpr std::array<std::array<double, 7>, 6> kShare = {
-      {{.32, .24, .13, .05, .044, .021, .0087},
-       {.50, .53, .39, .21, .106, .051, .044},
-       {.85, .77, .69, .57, .387, .209, .103},
-       {.92, .93, .90, .76, .74, .563, .315},
-       {.95, .95, .95, .95, .923, .755, .740},
-       {.96, .96, .96, .96, .957, .958, .919}}};  // 16 MiB to 16 GiB × 4; 2 to 128 nodes × 2
-  const double x = std::clamp((std::log2(std::max(bytes, 1.0)) - 24) / 2, 0.0, 5.0),
-               y = std::clamp(std::log2(std::max(nodes, 1.0)) - 1, 0.0, 6.0);
-  const size_t i = std::min<size_t>(static_cast<size_t>(x), 4), j = std::min<size_t>(static_cast<size_t>(y), 5);
-  const double fx = x - count(static_cast<int64_t>(i)), fy = y - count(static_cast<int64_t>(j));
-  const auto across = [&](size_t row) { return kShare[row][j] * (1 - fy) + kShare[row][j + 1] * fy; };
-  return across(i) * (1 - fx) + across(i + 1) * fx;
-}
-
-double link_share(double bytes) {
-  constexpr std::array<double, 6> kShare = {.45, .65, .73, .77, .79, .81};  // 16 MiB to 16 GiB × 4; 4 GiB lies between its neighbours
-  constexpr double kSmallest = 1 << 24;
-  if (bytes < kSmallest) return bytes / (bytes + kSmallest * (1 / kShare[0] - 1));
-  const double x = std::min((std::log2(bytes) - 24) / 2, 5.0);
-  const size_t i = std::min<size_t>(static_cast<size_t>(x), 4);
-  const double fx = x - count(static_cast<int64_t>(i));
-  return kShare[i] * (1 - fx) + kShare[i + 1] * fx;
-}
-
-double all_to_all_share(double bytes, double nodes) {
-  constexpr std::array<double, 5> kSmall = {.44, .52, .67, .64, .62},
-                                  kLarge = {.74, .81, .94, .92, .85};  // 16 MiB, 1 GiB; 1 to 16 nodes × 2
-  constexpr double kSmallest = 1 << 24;
-  const double y = std::clamp(std::log2(std::max(nodes, 1.0)), 0.0, 4.0),
-               x = std::clamp((std::log2(std::max(bytes, 1.0)) - 24) / 6, 0.0, 1.0);
-  const size_t j = std::min<size_t>(static_cast<size_t>(y), 3);
-  const auto across = [&](const std::array<double, 5>& row) {
-    return row[j] + (row[j + 1] - row[j]) * (y - count(static_cast<int64_t>(j)));
-  };
-  const double small = across(kSmall), share = small * (1 - x) + across(kLarge) * x;
-  return bytes < kSmallest ? bytes / (bytes + kSmallest * (1 / small - 1)) : share;
-}
 
 double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& pass) {
   using recipe::PipelineSchedule;
@@ -339,9 +231,9 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   const double copies = count(std::max<int64_t>(1, layout.dp * layout.cp / layout.zero_copies));
   parts.update = practice.update_bytes * (dense + experts) / (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));
   parts.fixed = cluster.efficiency.step_s;
-  if (layout.offload) {  // what a layer keeps goes while the next one computes
+  if (layout.offload) {  // what a layer keeps goes to the host and into the file, and comes back; passes wait for both
     const double bytes = tokens * work.kept_of(layout.recompute, layout.tp);
-    parts.offload = 2 * often * std::max(0.0, bytes / cluster.host_rate - whole_forward);
+    parts.offload = 2 * often * bytes * (1 / cluster.host_rate + 1 / cluster.file_rate);
   }
   return parts;
 }

@@ -15,6 +15,8 @@ namespace {
 using nlohmann::ordered_json;
 using observe::Align;
 
+constexpr const char* kUnknownCluster = "dense A100, nothing known of the cluster";
+
 std::string error_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
 // Where the source does not say how many stages a rank has: over all that are possible.
@@ -26,30 +28,49 @@ std::string range_text(const PublishedRow& row) {
 
 }  // namespace
 
-const char* use_text(RowUse use) {
-  return use == RowUse::kHeldOut ? "held out" : use == RowUse::kConstants ? "constants fitted on" : "reach fitted on";
+std::string use_text(const PublishedRow& row) {
+  switch (row.use) {
+    case RowUse::kConstants:
+      return "constants fitted on";
+    case RowUse::kReach:
+      return "reach fitted on";
+    case RowUse::kOverlap:
+      return "overlap fitted on";
+    case RowUse::kHeldOut:
+      break;
+  }
+  return !row.apart.empty() ? "held out, apart" : !row.in_sight.empty() ? "held out, in sight" : "held out";
+}
+
+bool validation_holds(const std::vector<SearchCheck>& searches) {
+  return std::ranges::all_of(published_pairs(),
+                             [](const PublishedPair& pair) { return in_published_order(pair) || !clearly_apart(pair); }) &&
+         std::ranges::none_of(searches, [](const SearchCheck& check) { return check.faster.has_value(); });
 }
 
 std::vector<PublishedGroup> published_groups() {
-  std::vector<PublishedGroup> groups = {
-      {"held out, dense", {}}, {"held out, dense A100", {}}, {"held out, experts", {}}, {"held out, ZeRO-3", {}},
-      {"held out, apart", {}}, {"constants fitted on", {}},  {"reach fitted on", {}},   {"dense A100, nothing known of the cluster", {}}};
+  std::vector<PublishedGroup> groups = {{"held out, dense", {}},  {"held out, dense A100", {}}, {"held out, experts", {}},
+                                        {"held out, ZeRO-3", {}}, {"held out, apart", {}},      {"constants fitted on", {}},
+                                        {"reach fitted on", {}},  {"overlap fitted on", {}},    {"ZeRO-3, all", {}},
+                                        {kUnknownCluster, {}}};
   std::vector<PublishedGroup> families;
   for (PublishedRow row : published_rows()) {
     const bool judged = row.judged(), a100 = row.dense && row.cluster.device.name == "a100";
     if (judged && row.dense) groups[0].rows.push_back(row);
     if (judged && a100) groups[1].rows.push_back(row);
     if (judged && !row.dense) groups[2].rows.push_back(row);
-    if (row.layout.zero >= 3) groups[3].rows.push_back(row);
+    if (row.layout.zero >= 3 && row.held_out()) groups[3].rows.push_back(row);
     if (!row.apart.empty()) groups[4].rows.push_back(row);
     if (row.use == RowUse::kConstants) groups[5].rows.push_back(row);
     if (row.use == RowUse::kReach) groups[6].rows.push_back(row);
+    if (row.use == RowUse::kOverlap) groups[7].rows.push_back(row);
+    if (row.layout.zero >= 3) groups[8].rows.push_back(row);
     if (row.held_out()) {
       if (families.empty() || families.back().name != row.family) families.push_back({row.family, {}});
       families.back().rows.push_back(row);
     }
     row.reach = 1;
-    if (a100 && (judged || row.use == RowUse::kReach)) groups[7].rows.push_back(row);
+    if (a100 && (judged || row.use == RowUse::kReach)) groups[9].rows.push_back(row);
   }
   std::ranges::stable_sort(families, {}, &PublishedGroup::name);
   for (PublishedGroup& family : families) {
@@ -62,7 +83,37 @@ std::vector<PublishedGroup> published_groups() {
   return groups;
 }
 
-std::string validation_text(bool colours) {
+namespace {
+
+constexpr const char* kPairs = "pairs of layouts of one model on one cluster are predicted in their published order";
+
+int64_t pairs_in_order(const std::vector<PublishedPair>& pairs) { return std::ranges::count_if(pairs, in_published_order); }
+
+std::string pair_text(const PublishedPair& pair) {
+  return fmt::format("{}: {} before {}: {}", pair.faster->family, pair.faster->name, pair.slower->family, pair.slower->name);
+}
+
+std::string searches_text(const std::vector<SearchCheck>& searches, bool colours) {
+  observe::Table table("searches on H100s: is a neighbour of the best layout faster?",
+                       {{"model"}, {"GPUs", Align::kRight}, {"layouts", Align::kRight}, {"best"}, {"faster"}});
+  for (const SearchCheck& check : searches) {
+    table.row({check.model, std::to_string(check.gpus), observe::grouped(static_cast<double>(check.layouts)),
+               check.best ? check.best->layout.text() : "none fits", check.faster ? check.faster->what : "no"});
+  }
+  return table.text(colours);
+}
+
+ordered_json json_of(const SearchCheck& check) {
+  return {{"model", check.model},
+          {"gpus", check.gpus},
+          {"layouts", check.layouts},
+          {"best", check.best ? ordered_json(check.best->layout.text()) : ordered_json()},
+          {"faster", check.faster ? ordered_json(check.faster->what) : ordered_json()}};
+}
+
+}  // namespace
+
+std::string validation_text(const std::vector<SearchCheck>& searches, bool colours) {
   observe::Table table("published steps, predicted", {{"family"},
                                                       {"row"},
                                                       {"published", Align::kRight},
@@ -76,17 +127,23 @@ std::string validation_text(bool colours) {
     const double seconds = predicted(row);
     table.row({row.family, row.name, fmt::format("{:.3f} s", row.seconds), fmt::format("{:.3f} s", seconds),
                error_text(seconds / row.seconds), range_text(row), observe::percent(row.mfu(row.seconds)),
-               observe::percent(row.mfu(seconds)), row.apart.empty() ? use_text(row.use) : "held out, apart"});
+               observe::percent(row.mfu(seconds)), use_text(row)});
   }
   observe::Table sums("errors", {{"rows"}, {"count", Align::kRight}, {"mean", Align::kRight}, {"worst", Align::kRight}});
   for (const PublishedGroup& group : published_groups()) {
     const Errors errors = errors_of(group.rows);
     sums.row({group.name, std::to_string(errors.rows), observe::percent(errors.mean), observe::percent(errors.worst)});
   }
-  return table.text(colours) + "\n" + sums.text(colours);
+  const std::vector<PublishedPair> pairs = published_pairs();
+  std::string text = table.text(colours) + "\n" + sums.text(colours) + "\n" + searches_text(searches, colours) +
+                     fmt::format("\n{} of {} {}.\n", pairs_in_order(pairs), pairs.size(), kPairs);
+  for (const PublishedPair& pair : pairs) {
+    if (!in_published_order(pair)) text += fmt::format("  not so: {}\n", pair_text(pair));
+  }
+  return text;
 }
 
-ordered_json validation_json() {
+ordered_json validation_json(const std::vector<SearchCheck>& searches) {
   ordered_json json = {{"rows", ordered_json::array()}, {"errors", ordered_json::array()}};
   for (const PublishedRow& row : published_rows()) {
     const double seconds = predicted(row);
@@ -98,7 +155,8 @@ ordered_json validation_json() {
                             {"predicted_least", range.first},
                             {"predicted_most", range.second},
                             {"held_out", row.held_out()},
-                            {"use", use_text(row.use)},
+                            {"use", use_text(row)},
+                            {"in_sight", row.in_sight},
                             {"reach", row.reach},
                             {"dense", row.dense},
                             {"unit", "seconds"},
@@ -113,6 +171,13 @@ ordered_json validation_json() {
     const Errors errors = errors_of(group.rows);
     json["errors"].push_back({{"rows", group.name}, {"count", errors.rows}, {"mean", errors.mean}, {"worst", errors.worst}});
   }
+  const std::vector<PublishedPair> pairs = published_pairs();
+  json["pairs"] = {{"count", pairs.size()}, {"in_order", pairs_in_order(pairs)}, {"not_in_order", ordered_json::array()}};
+  for (const PublishedPair& pair : pairs) {
+    if (!in_published_order(pair)) json["pairs"]["not_in_order"].push_back(pair_text(pair));
+  }
+  json["searches"] = ordered_json::array();
+  for (const SearchCheck& check : searches) json["searches"].push_back(json_of(check));
   return json;
 }
 

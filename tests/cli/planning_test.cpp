@@ -81,6 +81,7 @@ TEST_F(Planning, RefusesWhatIsWrong) {
   expect_error(run({"plan", path("gpt.toml"), "--cluster", "h10"}), 64, "h100");
   expect_error(run({"plan", path("gpt.toml"), "--cluster", path("none.toml")}), 64, "none.toml");
   expect_error(run({"plan", "explain", path("gpt.toml"), "--own", "--gpus", "7", "train.batch=8"}), 64, "batch 8");
+  expect_error(run({"plan", path("gpt.toml"), "--gpus", "0"}), 64, "--gpus");
   expect_error(run({"footprint", "plan"}), 64, "--flops");
   expect_error(run({"footprint", "plan", "--flops", "1e20", "--pue", "0.5"}), 64, "facility energy over machine energy from 1 to 10");
   expect_error(run({"footprint", "plan", "--flops", "1e20", "--grid", "coal", "--carbon", "5"}), 64, "told twice");

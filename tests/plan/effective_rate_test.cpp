@@ -59,6 +59,47 @@ TEST(EffectiveRateSimulation, WithoutFaultsOnlySavingCosts) {
   EXPECT_NEAR(rate.rate, 0.9, 1e-4);
 }
 
+// A fault that strikes within 300 s of a checkpoint's end finds the one before: the interval is done again. Both runs meet the same faults.
+TEST(EffectiveRateSimulation, ACheckpointThatIsNotSafeYetIsLost) {
+  FaultyRun run{.days = 3000,
+                .mean_to_failure_s = 3600,
+                .interval_s = 600,
+                .kinds = {{.name = "all", .detect_s = 0, .diagnose_s = 0, .restart_s = 0}}};
+  EffectiveRate safe = simulate_rate(run);
+  run.durable_s = 300;
+  EffectiveRate late = simulate_rate(run);
+  ASSERT_EQ(late.faults, safe.faults);
+  // Of T, exponential with mean M: T is at least a cycle c, and T mod c below d.
+  const double share = std::exp(-600 / 3600.0) * (1 - std::exp(-300 / 3600.0)) / (1 - std::exp(-600 / 3600.0));
+  const double again_s = late.lost_s["again"] - safe.lost_s["again"];
+  EXPECT_NEAR(again_s / (600 * static_cast<double>(late.faults)) / share, 1, 0.02);
+  EXPECT_NEAR((safe.rate - late.rate) * run.days * 86400, again_s, 1) << "it is not productive then";
+}
+
+// A run that ends while it saves: what it did since the last checkpoint counts, the saving does not.
+TEST(EffectiveRateSimulation, TheLastIntervalCounts) {
+  const auto rate_of = [](double seconds) {
+    return simulate_rate(
+               {.days = seconds / 86400, .mean_to_failure_s = 1e15, .interval_s = 90, .checkpoint_s = 10, .kinds = {{.name = "all"}}})
+        .rate;
+  };
+  EXPECT_NEAR(rate_of(45), 1, 1e-9);
+  EXPECT_NEAR(rate_of(95), 90.0 / 95, 1e-9);
+  EXPECT_NEAR(rate_of(195), 180.0 / 195, 1e-9);
+}
+
+// Of two kinds of faults each takes its share.
+TEST(EffectiveRateSimulation, KindsHaveTheirShares) {
+  EffectiveRate rate = simulate_rate({.days = 3000,
+                                      .mean_to_failure_s = 3600,
+                                      .interval_s = 60,
+                                      .kinds = {{.name = "often", .share = 3, .detect_s = 1, .diagnose_s = 0, .restart_s = 0},
+                                                {.name = "seldom", .share = 1, .detect_s = 0, .diagnose_s = 1, .restart_s = 0}}});
+  ASSERT_GT(rate.faults, 50'000);
+  EXPECT_NEAR(rate.lost_s["detect"] / static_cast<double>(rate.faults), 0.75, 0.01);
+  EXPECT_NEAR(rate.lost_s["diagnose"] / static_cast<double>(rate.faults), 0.25, 0.01);
+}
+
 TEST(EffectiveRateSimulation, AsGoodAsAsked) {
   for (const RateScenario& scenario : rate_scenarios({})) {
     const EffectiveRate rate = simulate_rate(scenario.run);

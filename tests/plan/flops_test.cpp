@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "recipe/mixers.h"
 #include "recipe/presets.h"
 
 namespace longhaul::plan {
@@ -74,6 +75,47 @@ TEST(Flops, PublishedHgrn2) {
     const double head = 6.0 * static_cast<double>(config.vocabulary * config.hidden);
     EXPECT_NEAR((flops.full() - head) * 480 * 8192 / 1e15, size.petaflops, 0.03 * size.petaflops) << size.hidden;
   }
+}
+
+// A token sees at most 1,024 keys: over 4,096 tokens the first 1,024 of them see half as many in the mean, 1,024 − 1,024²/8,192 in all.
+TEST(Flops, Windows) {
+  recipe::ModelConfig config;
+  config.layers = 1;
+  config.softmax.windows = {1024};
+  const TokenFlops flops = training_flops_per_token(config, 4096);
+  EXPECT_NEAR(flops.attention_causal / flops.attention_full, 896.0 / 4096, 1e-12);
+  config.layers = 2;
+  config.softmax.windows = {0, 1024};  // every second layer
+  const TokenFlops mixed = training_flops_per_token(config, 4096);
+  EXPECT_NEAR(mixed.attention_causal / mixed.attention_full, (0.5 + 896.0 / 4096) / 2, 1e-12);
+  config.layers = 1;
+  EXPECT_NEAR(training_flops_per_token(config, 512).attention_causal / training_flops_per_token(config, 512).attention_full, 0.5, 1e-12);
+}
+
+// A module that predicts further ahead has a product with the head of its own, beside a layer and what joins two norms.
+TEST(Flops, ModulesThatPredictAhead) {
+  recipe::ModelConfig config;
+  config.layers = 2;
+  config.tie_embeddings = true;
+  const double without = training_flops_per_token(config, 128).matrices;
+  config.layers = 3;
+  const double a_layer = training_flops_per_token(config, 128).matrices - without;
+  config.layers = 2;
+  config.predict_ahead = 1;
+  const double hidden = static_cast<double>(config.hidden), head = static_cast<double>(config.vocabulary) * hidden;
+  EXPECT_NEAR(training_flops_per_token(config, 128).matrices - without, a_layer + 6 * (head + 2 * hidden * hidden), 1);
+}
+
+// The delta rule makes three products of a state and a vector a token: what it has under the key, what it takes in, what it gives out.
+TEST(Flops, DeltaRule) {
+  const recipe::ModelConfig config = recipe::preset_model("deltanet-1.3b");
+  double products = 0;
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(config, l);
+    products += static_cast<double>(delta_rule.heads * delta_rule.key * delta_rule.value);
+  }
+  ASSERT_GT(products, 0);
+  EXPECT_EQ(training_flops_per_token(config, 4096).recurrence, 3 * (3 * 2) * products) << "forward and twice that backward";
 }
 
 // Latent attention: products of what its matrices are, scores over key and shared channels, sums over the values' own.

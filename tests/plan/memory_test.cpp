@@ -116,6 +116,23 @@ TEST(MemoryPlan, GrowsWithWhatItDependsOn) {
   EXPECT_GT(plan_memory(twice).not_tensors, plan_memory(base).not_tensors);
 }
 
+// On a GPU what the host holds does not count, whenever it is most.
+TEST(MemoryPlan, ADevicesPeakIsWithoutTheHostsPart) {
+  MemoryPlan plan;
+  plan.moments.resize(2);
+  plan.moments[0].bytes[kParameters] = 5, plan.moments[0].bytes[kData] = 100, plan.moments[0].bytes[kCheckpoint] = 1000;
+  plan.moments[1].bytes[kParameters] = 7, plan.moments[1].bytes[kData] = 10;
+  EXPECT_EQ(plan.device_peak(), 7);
+  EXPECT_EQ(plan.peak(), 1105);
+}
+
+// Ids, labels and one more number of eight bytes a token: of the steps that wait, of the one that is made, of the one that is cut, and of these twice.
+TEST(MemoryPlan, BatchesOfTheLoader) {
+  MemoryRequest request = request_of("first-run");
+  request.batch = 8, request.micro_batch = 2, request.sequence = 16, request.prefetch = 4;
+  EXPECT_EQ(plan_memory(request).not_tensors, 24 * (8 * 16 * (4 + 3) + 2 * 16));
+}
+
 TEST(MemoryGuard, WhatDoesNotFitIsRefusedWithTheTableAndWhatHelps) {
   MemoryRequest request = request_of("first-run");
   request.batch = request.micro_batch = 4096;
@@ -151,6 +168,44 @@ TEST(MemoryGuard, TheAdviceFits) {
                 ::testing::StartsWith(fmt::format("train.micro_batch={} takes {} and leaves the result as it is", fits,
                                                   bytes_text(whole_bytes(needed_bytes(advised, plan_memory(advised)))))));
   }
+}
+
+std::string advice(const MemoryRequest& request, double available, const MemoryOwner& owner) {
+  try {
+    require_memory(request, static_cast<int64_t>(available), owner);
+  } catch (const Error& error) {
+    return error.fields().hint;
+  }
+  return "it fits";
+}
+
+// Four replicas share a batch: of 32 sequences each has eight, so that a micro-batch of sixteen is too large for it.
+TEST(MemoryGuard, ASmallerBatchHasMicroBatchesThatItsReplicasCanHave) {
+  MemoryRequest request = request_of("gpt2-124m");
+  request.batch = 64, request.micro_batch = 16;
+  MemoryRequest half = request;
+  half.batch = 32, half.micro_batch = 8;
+  const double available = needed_bytes(half, plan_memory(half));
+  EXPECT_THAT(advice(request, available, {.replicas = 4}),
+              HasSubstr(fmt::format("train.batch=32 takes {}", bytes_text(whole_bytes(available)))));
+}
+
+// Of 40 sequences over four replicas halves are 20 (five each) and 10, which four cannot share; what it would take is not said.
+TEST(MemoryGuard, NoAdviceThatReplicasCannotShare) {
+  MemoryRequest request = request_of("gpt2-124m");
+  request.batch = 40, request.micro_batch = 10;
+  MemoryRequest small = request;
+  small.batch = 10, small.micro_batch = 2;
+  const std::string hint = advice(request, needed_bytes(small, plan_memory(small)), {.replicas = 4});
+  EXPECT_THAT(hint, HasSubstr("train.batch=20 takes"));
+  EXPECT_THAT(hint, ::testing::Not(HasSubstr("train.batch=10 ")));
+}
+
+// Four stages share 32 layers: fewer than one each is no advice.
+TEST(MemoryGuard, NoFewerLayersThanStages) {
+  const MemoryRequest request = request_of("llama-3-8b");
+  const std::string hint = advice(request, 1e9, {.stages = 4});
+  EXPECT_THAT(hint, HasSubstr("model.layers=4 takes"));
 }
 
 TEST(MemoryGuard, NothingOverflows) {

@@ -109,6 +109,57 @@ TEST(ScalingLaws, SmoothingLeavesALawsExponent) {
   EXPECT_EQ(late.points.back().loss, noisy[0].points.back().loss);
 }
 
+// The mean of a window of a law stands where the law has it: at the window's middle.
+TEST(ScalingLaws, SmoothedPointsOfALawLieOnIt) {
+  LossCurve curve{.run = "", .parameters = 1e6, .points = {}};
+  for (int i = 0; i < 400; ++i) {
+    const double compute = std::exp(0.01 * i);
+    curve.points.push_back({compute, compute, 3 * std::pow(compute, -0.1)});
+  }
+  const LossCurve smooth = smoothed(curve, 0.5, 0);
+  ASSERT_GT(smooth.points.size(), 300u);
+  for (const LossPoint& point : smooth.points) EXPECT_NEAR(point.loss / (3 * std::pow(point.compute, -0.1)), 1, 0.001) << point.compute;
+}
+
+// A window is as long as it says, and begins behind what is left out: losses of 1, from compute e² on of 2.
+TEST(ScalingLaws, WindowsAreAsLongAsTheySay) {
+  LossCurve curve{.run = "", .parameters = 1, .points = {}};
+  for (int i = 0; i <= 400; ++i) {
+    const double compute = std::exp(0.01 * i);
+    curve.points.push_back({compute, compute, i < 200 ? 1.0 : 2.0});
+  }
+  const LossCurve smooth = smoothed(curve, 0.5, 0);
+  double most_of_one = 0, least_of_two = 1e9;
+  for (const LossPoint& point : smooth.points) {
+    if (point.loss == 1) most_of_one = std::max(most_of_one, std::log(point.compute));
+    if (point.loss == 2) least_of_two = std::min(least_of_two, std::log(point.compute));
+  }
+  EXPECT_NEAR(most_of_one, 1.99 - 0.25, 0.011) << "the last window without a 2";
+  EXPECT_NEAR(least_of_two, 2 + 0.25, 0.011) << "the first window without a 1";
+  const LossCurve late = smoothed(curve, 0.5, std::exp(-2.0) * 1.0001);
+  for (const LossPoint& point : late.points) EXPECT_EQ(point.loss, 2) << "nothing before e² of e⁴ tokens is in a window";
+}
+
+// A second run alone has been to more compute than ten; until it is below what the first one reached, nothing of it is on the envelope.
+TEST(ScalingLaws, WhatLessComputeHasBeatenIsNotOnTheEnvelope) {
+  std::vector<LossCurve> curves(2);
+  for (int i = 0; i <= 40; ++i) {
+    const double compute = std::pow(10, i / 20.0);
+    if (compute < 10.001) curves[0].points.push_back({compute, compute, 4 * std::pow(compute, -0.3)});
+    if (compute > 4.999) curves[1].points.push_back({compute, compute, 12 * std::pow(compute, -0.5)});
+  }
+  const double reached = 4 * std::pow(10, -0.3), from = std::pow(12 / reached, 2);  // where the second one is as low
+  double before = 1e9;
+  int64_t later = 0;
+  for (const EnvelopePoint& point : envelope(curves, 100)) {
+    EXPECT_LT(point.loss, before);
+    before = point.loss;
+    EXPECT_TRUE(point.compute < 10.001 || point.compute > from * 0.99) << point.compute;
+    later += point.curve == 1 ? 1 : 0;
+  }
+  EXPECT_GT(later, 3);
+}
+
 TEST(ScalingLaws, RefuseNoRuns) {
   EXPECT_THROW(envelope({}, 10), Error);
   EXPECT_THROW(envelope(std::vector<LossCurve>(3), 10), Error);

@@ -1,6 +1,7 @@
 // What a step takes, part by part, against sums by hand.
 #include <gtest/gtest.h>
 
+#include "plan/link_rates.h"
 #include "plan/step_time.h"
 #include "recipe/presets.h"
 
@@ -171,6 +172,94 @@ TEST(StepTime, WhatTensorRanksDoAllOfWithoutSequenceParallelism) {
   const auto elementwise = [&](const Practice& practice) { return step_parts(work, {.tp = 8}, 1, cluster, practice).elementwise; };
   EXPECT_NEAR(elementwise({}), 2.6 * 96 * tokens * (10 * h + 16 * h) / 8 / rate, 1e-9);
   EXPECT_NEAR(elementwise({.sequence_parallel = false}), 2.6 * 96 * tokens * (10 * h + 16 * h / 8) / rate, 1e-9);
+}
+
+// As [parallel] and [train] of a recipe say, and nothing else.
+TEST(StepTime, TheLayoutOfARecipe) {
+  recipe::Recipe recipe;
+  recipe.parallel.ranks = 32, recipe.parallel.tp = 2, recipe.parallel.pp = 2, recipe.parallel.cp = 2;
+  recipe.parallel.ep = 2, recipe.parallel.etp = 2, recipe.parallel.zero = 2, recipe.parallel.zero_copies = 2;
+  recipe.parallel.experts.dispatcher = recipe::Dispatcher::kFlex;
+  recipe.parallel.pipeline.schedule = PipelineSchedule::kZbH1;
+  recipe.train.micro_batch = 3;
+  recipe.train.recompute = recipe::Recompute::kSelective;
+  recipe.train.offload = recipe::Offload::kFile;
+  const PlanLayout expected{.dp = 4,
+                            .tp = 2,
+                            .pp = 2,
+                            .cp = 2,
+                            .ep = 2,
+                            .etp = 2,
+                            .zero = 2,
+                            .zero_copies = 2,
+                            .schedule = PipelineSchedule::kZbH1,
+                            .micro_batch = 3,
+                            .recompute = recipe::Recompute::kSelective,
+                            .offload = true,
+                            .dispatcher = recipe::Dispatcher::kFlex};
+  EXPECT_EQ(layout_of_recipe(recipe), expected) << layout_of_recipe(recipe).text();
+  recipe.train.offload = recipe::Offload::kNone;
+  EXPECT_FALSE(layout_of_recipe(recipe).offload);
+}
+
+// What layers keep goes to the host and into the file and comes back, and passes wait for both (docs/design/recomputation.md).
+TEST(StepTime, OffloadWaitsForTheFile) {
+  const Work work = large_gpt();
+  Cluster cluster = some_a100s(8);
+  cluster.host_rate = 20e9, cluster.file_rate = 4e9;
+  const StepParts parts = step_parts(work, {.tp = 8, .offload = true}, 3, cluster, {}),
+                  without = step_parts(work, {.tp = 8}, 3, cluster, {});
+  const double bytes = 3 * 96 * 2048 * work.kept_of(recipe::Recompute::kNone, 8);
+  EXPECT_NEAR(parts.offload / (2 * bytes * (1 / 20e9 + 1 / 4e9)), 1, 1e-12);
+  EXPECT_NEAR(parts.total() - without.total(), parts.offload, 1e-9);
+}
+
+// The loss reads and writes twelve bytes of every number of the head; without ZeRO every rank updates all that it holds.
+TEST(StepTime, LossAndUpdateByHand) {
+  const Work work = large_gpt();
+  const Cluster cluster = some_a100s(64);
+  const double rate = cluster.device.memory_rate * cluster.efficiency.memory;
+  const auto parts = [&](int64_t zero, double loss_bytes) {
+    return step_parts(work, {.dp = 8, .tp = 8, .zero = zero}, 16, cluster, {.loss_bytes = loss_bytes});
+  };
+  EXPECT_NEAR(parts(1, 12).head - parts(1, 0).head, 2 * 2048 / 8 * 12 * 64000.0 / rate, 1e-9);
+  EXPECT_NEAR(parts(0, 12).update / parts(1, 12).update, 8, 1e-9);
+}
+
+// Selective recomputation where scores are never kept: norms and activations again, about half of what passes through memory.
+TEST(StepTime, SelectiveRecomputation) {
+  const Work work = large_gpt();
+  const StepParts parts = step_parts(work, {.tp = 8, .recompute = recipe::Recompute::kSelective}, 4, some_a100s(8), {});
+  EXPECT_NEAR(parts.recomputation, 0.5 * parts.elementwise / 2.6, 1e-9);
+}
+
+// Keys of eight heads over sixteen tensor ranks: each holds one of two copies, so that a head's keys go over the ring and not half of them.
+TEST(StepTime, ContextRanksGatherWholeHeads) {
+  const Work work = work_of(recipe::preset_model("llama-3-8b"), 8192);
+  Cluster cluster = some_a100s(64);
+  cluster.efficiency.message_s = 0;
+  const auto exchange = [&](int64_t tp) { return step_parts(work, {.tp = tp, .cp = 2}, 1, cluster, {}).context_exchange; };
+  const double head = 8192 * 2 * 2 * 128;  // keys and values of all tokens, bf16
+  EXPECT_NEAR(exchange(4), 3 * 32 * 2 * head / 2 / 240e9, 1e-9) << "two heads a rank, half of them away";
+  EXPECT_NEAR(exchange(16), 3 * 32 * head / 2 / 23.5e9, 1e-9) << "one, over the network";
+}
+
+// Experts that hardly anybody chooses take as long as their weights take to be read.
+TEST(StepTime, ExpertsOfFewTokens) {
+  recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
+  model.experts = 8;
+  model.experts_per_token = 2;
+  const Work work = work_of(model, 16);
+  const Cluster cluster = some_a100s(1);
+  const double rate = cluster.device.memory_rate * cluster.efficiency.memory, peak = 312e12 * cluster.efficiency.products;
+  const StepParts parts = step_parts(work, {}, 1, cluster, {});
+  EXPECT_NEAR(parts.products, 3 * 12 * (2 * 16 * work.dense_products / peak + 2 * work.expert_parameters / rate), 1e-12);
+  Cluster links = some_a100s(8);
+  links.efficiency.by_size = false, links.efficiency.message_s = 0;
+  const auto rows = [&](double imbalance) {
+    return step_parts(work, {.dp = 8, .ep = 8}, 8, links, {.imbalance = imbalance}).expert_exchange;
+  };
+  EXPECT_NEAR(rows(1.5), 1.5 * rows(1), 1e-12) << "the busiest rank's";
 }
 
 // A recurrence, attention and a step have constants of their own where a machine was measured.

@@ -59,7 +59,8 @@ void add_narayanan(PublishedBuild& build) {
     auto& row = build.add("Narayanan", r.name, "arXiv 2104.04473, table 1; seconds from its FLOP/s",
                           published_gpt(r.layers, r.hidden, r.heads, 51200), 2048, "a100",
                           published_layout(r.gpus, 8, r.pp, 1, r.micro_batch, Recompute::kFull), r.batch);
-    row.assumed = "micro-batches 4, 4, 2, 2, 1, 1, 1; one stage a rank; no sequence parallelism yet";
+    row.assumed =
+        "micro-batches 4, 4, 2, 2, 1, 1, 1, which the paper does not print: row by row; one stage a rank; no sequence parallelism yet";
     row.seconds = r.seconds;
     row.practice.sequence_parallel = false;
     row.layout.zero = 0;
@@ -110,6 +111,7 @@ PublishedRow& add_megascale(PublishedBuild& build, const char* family, const std
   if (t.window) {  // their own count has windowed attention in it
     row.flops -= row.work.flops.attention_full * (1 - kWindow / 2048) * static_cast<double>(batch * 2048);
     row.assumed += ", windows of 1,024";
+    row.in_sight = "the size of its window";
   }
   return row;
 }

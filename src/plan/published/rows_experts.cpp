@@ -42,6 +42,7 @@ PublishedRow& add_experts(PublishedBuild& build, const char* family, const std::
   layout.etp = at.etp > 0 ? at.etp : at.tp;
   auto& row = build.add(family, fmt::format("{}, {}", of.name, name), "arXiv 2504.14960", config_of(of), sequence, "h100", layout, batch);
   row.assumed = "micro-batch 1, one layer a stage; sizes of Qwen2 and vocabularies from their model cards";
+  if (at.pp > 1) row.in_sight = "one layer a stage";
   row.practice = megatron_of_2024(2);
   row.stages = possible_stages(of.layers, at.pp);
   row.dense = false;
@@ -103,21 +104,63 @@ void add_context_scaling(PublishedBuild& build) {
   }
 }
 
-// Everything cut over all ranks; with experts over 8 of them, which the paper does not say.
-void add_sharded(PublishedBuild& build) {
+// Without a pipeline: one stage a rank. Mappings are printed (tables 1 and 3), experts' tensor ranks are the attention's.
+PublishedRow& add_flat(PublishedBuild& build, const char* family, const std::string& name, const ExpertModel& of, int64_t tp, int64_t ep,
+                       int64_t gpus, int64_t batch, double mfu) {
+  auto& row = add_experts(build, family, name, of, {tp, ep, 1, 0}, gpus, batch, 4096, mfu);
+  row.layout.chunks = 1;
+  row.layout.schedule = recipe::PipelineSchedule::k1F1B;
+  return row;
+}
+
+// Everything cut over data ranks, beside tensor ranks.
+PublishedRow& add_sharded(PublishedBuild& build, const char* family, const std::string& name, const ExpertModel& of, int64_t tp, int64_t ep,
+                          int64_t gpus, int64_t batch, double mfu) {
+  auto& row = add_flat(build, family, name, of, tp, ep, gpus, batch, mfu);
+  row.layout.zero = 3;
+  row.practice.layer_exposed = kLayerExposed;
+  row.assumed = "micro-batch 1; values gathered for each pass of each micro-batch, sums after each";
+  return row;
+}
+
+void add_tables_without_pipelines(PublishedBuild& build) {
   struct Row {
     const ExpertModel& model;
-    int64_t gpus, ep;
+    int64_t gpus, tp, ep;
     double mfu;
   };
-  for (const Row& r : {Row{kMixtral, 128, 1, 4.3}, Row{kQwen, 64, 1, 9.9}, Row{kFine, 128, 1, 2.2}, Row{kMixtral, 128, 8, 23.4},
-                       Row{kLlama, 256, 8, 19.6}, Row{kQwen, 64, 8, 25.4}, Row{kFine, 128, 8, 9.0}}) {
-    auto& row = add_experts(build, "Parallel folding: FSDP", r.ep > 1 ? "FSDP and experts over 8" : "FSDP", r.model, {1, r.ep, 1, 1},
-                            r.gpus, 256, 4096, r.mfu);
-    row.layout.chunks = 1;
-    row.layout.schedule = recipe::PipelineSchedule::k1F1B;
-    row.layout.zero = 3;
-    row.assumed = "micro-batch 1; values gathered for each pass of each micro-batch, sums after each";
+  constexpr const char *kShards = "Parallel folding: FSDP", *kTensor = "Parallel folding: tensor ranks and experts";
+  for (const Row& r : {Row{kMixtral, 128, 8, 1, 4.3}, Row{kQwen, 64, 2, 1, 9.9}, Row{kFine, 128, 8, 1, 2.2}})
+    add_sharded(build, kShards, "FSDP", r.model, r.tp, r.ep, r.gpus, 256, r.mfu);
+  for (const Row& r :
+       {Row{kMixtral, 128, 2, 8, 23.4}, Row{kLlama, 256, 8, 8, 19.6}, Row{kQwen, 64, 1, 8, 25.4}, Row{kFine, 128, 4, 8, 9.0}})
+    add_sharded(build, kShards, "FSDP and experts over 8", r.model, r.tp, r.ep, r.gpus, 256, r.mfu);
+  for (const Row& r : {Row{kMixtral, 128, 4, 8, 36.6}, Row{kQwen, 64, 4, 4, 23.1}, Row{kFine, 128, 8, 8, 8.7}})
+    add_flat(build, kTensor, "no pipeline", r.model, r.tp, r.ep, r.gpus, 256, r.mfu);
+}
+
+// A batch of 1,024 over more and more devices.
+void add_strong_scaling_without_pipelines(PublishedBuild& build) {
+  struct Row {
+    const ExpertModel& model;
+    int64_t least, tp, ep;
+    std::vector<double> mfu;
+  };
+  for (const Row& r : {Row{kMixtral, 128, 2, 8, {23.9, 25.5, 24.4, 23.8}}, Row{kLlama, 256, 8, 8, {18.9, 17.3, 17.1}},
+                       Row{kFine, 128, 4, 8, {9.0, 8.5, 8.9, 8.6}}, Row{kQwen, 64, 1, 8, {26.3, 25.6, 23.4, 22.8, 21.6}}}) {
+    for (size_t i = 0; i < r.mfu.size(); ++i) {
+      const int64_t gpus = r.least << i;
+      add_sharded(build, "Parallel folding: FSDP, batch 1,024", fmt::format("FSDP and experts over 8, {} GPUs", gpus), r.model, r.tp, r.ep,
+                  gpus, 1024, r.mfu[i]);
+    }
+  }
+  for (const Row& r : {Row{kMixtral, 128, 4, 8, {40.4, 39.1, 36.0, 36.2}}, Row{kFine, 128, 8, 8, {8.6, 8.5, 8.5, 8.1}},
+                       Row{kQwen, 64, 4, 4, {22.4, 20.9, 19.8, 19.7, 17.9}}}) {
+    for (size_t i = 0; i < r.mfu.size(); ++i) {
+      const int64_t gpus = r.least << i;
+      add_flat(build, "Parallel folding: tensor ranks and experts, batch 1,024", fmt::format("no pipeline, {} GPUs", gpus), r.model, r.tp,
+               r.ep, gpus, 1024, r.mfu[i]);
+    }
   }
 }
 
@@ -127,7 +170,8 @@ void add_rows_of_experts(PublishedBuild& build) {
   add_table_of_methods(build);
   add_strong_scaling(build);
   add_context_scaling(build);
-  add_sharded(build);
+  add_tables_without_pipelines(build);
+  add_strong_scaling_without_pipelines(build);
 }
 
 }  // namespace longhaul::plan

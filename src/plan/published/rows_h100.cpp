@@ -51,6 +51,7 @@ void add_llama3(PublishedBuild& build) {
     auto& row = build.add("Llama 3", fmt::format("405B, sequences of {}, {} GPUs", sequence, gpus), "arXiv 2407.21783, table 4", model,
                           sequence, "h100", layout, batch);
     row.assumed = "micro-batch 1; exchanges of tensor ranks in sight, messages of the pipeline and sums of gradients not (§3.3.2)";
+    row.in_sight = "that the head stands in place of a layer, and which exchanges show";
     row.practice = {.pipeline_exposed = kOverlapped, .data_beside = true, .update_bytes = kMegatronUpdate, .loss_bytes = kUnfusedLoss};
     row.flops = row.work.flops.causal() * static_cast<double>(batch) * static_cast<double>(sequence);
     row.seconds = row.flops / (gpus * tflops * 1e12);

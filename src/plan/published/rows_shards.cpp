@@ -29,7 +29,8 @@ void add_narayanan_shards(PublishedBuild& build) {
     row.seconds = flops_with_recomputation(layers, hidden, 51200, 2048, r.batch) / (static_cast<double>(r.gpus) * r.tflops * 1e12);
     row.layout.zero = r.sharded ? 3 : 0;
     row.practice.sequence_parallel = false;
-    if (r.sharded) row.practice.data_beside = true, row.practice.gradient_bytes = 2;
+    if (r.sharded) row.in_sight = "that rings over 48 and more nodes reach one card's rate a rank";
+    if (r.sharded) row.practice.data_beside = true, row.practice.gradient_bytes = 2, row.practice.layer_exposed = kLayerExposed;
     row.assumed = r.sharded ? "gathers and sums of fp16 beside passes, a layer at a time"
                             : "micro-batch 1, one stage a rank; no sequence parallelism yet";
   }
@@ -68,6 +69,8 @@ void add_llm_foundry(PublishedBuild& build) {
                   r.sequence, r.device, layout, r.gpus * r.micro_batch * r.rounds);
     row.layout.zero = 3;
     row.practice.flash = row.practice.causal = row.practice.data_beside = true;
+    row.practice.layer_exposed = kLayerExposed;
+    row.use = RowUse::kOverlap;
     row.practice.gradient_bytes = r.pure ? 2 : 4;
     row.practice.attention = kFirstFlashAttention;
     row.seconds = row.mfu(0.01 * r.mfu);
