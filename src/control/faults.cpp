@@ -195,8 +195,6 @@ Verdict of_health(const Fault& fault, const Ledger& history, const Policy& polic
             .why = "it has cost more than a restart, and no checkpoint came"};
   if (fault.kind == "storage")
     return {.fault = FaultClass::kStorage, .action = Action::kAlarm, .why = "training goes on with what is in memory"};
-  if (fault.kind == "corruption")
-    return {.fault = FaultClass::kDevice, .action = Action::kEvict, .why = "it computes other bits than its peers"};
   return {.fault = FaultClass::kUnclear, .action = Action::kAlarm, .why = "an unknown report"};
 }
 

@@ -72,7 +72,6 @@ TEST(FaultTable, BrokenDevicesTakeTheirNodeWithThem) {
   expect(verdict_of(report("device_missing")), FaultClass::kDevice, Action::kEvict);
   expect(verdict_of(report("device_broken")), FaultClass::kDevice, Action::kEvict);
   expect(verdict_of(exit_with(71)), FaultClass::kDevice, Action::kEvict);
-  expect(verdict_of(report("corruption")), FaultClass::kDevice, Action::kEvict);
 }
 
 // Of four nodes two lose their links again and again: they are ill. Of three it is what all share.
