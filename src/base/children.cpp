@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -88,15 +87,6 @@ std::optional<int> exit_of(pid_t child) {
 }
 
 int64_t user_id() { return ::geteuid(); }
-
-int64_t out_of_memory_kills() {
-  std::ifstream file("/proc/vmstat");
-  std::string name;
-  int64_t value = 0;
-  while (file >> name >> value)
-    if (name == "oom_kill") return value;
-  return 0;
-}
 
 Children::Children(EventLoop& loop) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);

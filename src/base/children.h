@@ -39,8 +39,7 @@ pid_t start_child(const ChildStart& start);
 // How it ended: its exit code, or 128 + signal; nothing while it runs. Of whoever started it, and until it has said so once.
 std::optional<int> exit_of(pid_t child);
 
-int64_t user_id();              // of this process: whose files and processes it may touch
-int64_t out_of_memory_kills();  // of processes, by the kernel, on this machine since it was started; only differences tell something
+int64_t user_id();  // of this process: whose files and processes it may touch
 
 class Children {
  public:

@@ -26,15 +26,16 @@ struct NamedAction {
   FaultAction action;
   bool has_value;
 };
-constexpr std::array<NamedAction, 9> kActions = {{{"kill", FaultAction::kKill, false},
-                                                  {"segfault", FaultAction::kSegfault, false},
-                                                  {"abort", FaultAction::kAbort, false},
-                                                  {"stop", FaultAction::kStop, false},
-                                                  {"hang", FaultAction::kHang, false},
-                                                  {"slow", FaultAction::kSlow, true},
-                                                  {"exit", FaultAction::kExit, true},
-                                                  {"fail", FaultAction::kFail, true},
-                                                  {"corrupt", FaultAction::kCorrupt, false}}};
+constexpr std::array<NamedAction, 10> kActions = {{{"kill", FaultAction::kKill, false},
+                                                   {"segfault", FaultAction::kSegfault, false},
+                                                   {"abort", FaultAction::kAbort, false},
+                                                   {"stop", FaultAction::kStop, false},
+                                                   {"hang", FaultAction::kHang, false},
+                                                   {"slow", FaultAction::kSlow, true},
+                                                   {"eat", FaultAction::kEat, true},
+                                                   {"exit", FaultAction::kExit, true},
+                                                   {"fail", FaultAction::kFail, true},
+                                                   {"corrupt", FaultAction::kCorrupt, false}}};
 
 [[noreturn]] void refuse(std::string_view entry, std::string expected) {
   throw Error({.code = ExitCode::kUsage,
@@ -100,7 +101,7 @@ PlannedFault planned_fault(std::string_view entry) {
   for (size_t i = 1; i < place.size(); ++i) read_condition(fault, entry, place[i]);
   const auto [name, value] = named_value(entry.substr(space + 1));
   const auto found = std::ranges::find(kActions, name, &NamedAction::name);
-  if (found == kActions.end()) refuse(entry, "kill, segfault, abort, stop, hang, slow=SECONDS, exit=CODE, fail=CODE or corrupt");
+  if (found == kActions.end()) refuse(entry, "kill, segfault, abort, stop, hang, slow=SECONDS, eat=BYTES, exit=CODE, fail=CODE or corrupt");
   if (found->has_value == value.empty()) refuse(entry, found->has_value ? "a value behind the action" : "no value behind the action");
   fault.action = found->action;
   if (found->has_value) {
@@ -218,6 +219,11 @@ bool fault_point_detail::meet(std::string_view point, int64_t step) {
     case FaultAction::kSlow:
       std::this_thread::sleep_for(std::chrono::duration<double>(fault->value));
       break;
+    case FaultAction::kEat: {
+      std::vector<char> eaten(static_cast<size_t>(fault->value));
+      for (size_t i = 0; i < eaten.size(); i += 4096) static_cast<volatile char*>(eaten.data())[i] = 1;
+      break;
+    }
     case FaultAction::kExit:
       ::_exit(static_cast<int>(fault->value));
     case FaultAction::kFail:

@@ -6,7 +6,8 @@
 //   conditions  step, rank, generation, node (all that are given hold; rank, generation and node are RANK, LONGHAUL_GENERATION and LONGHAUL_NODE of the
 //               environment), count (only the n-th time that the others hold, from 1; otherwise every time), once=FILE (only while there is no such
 //               file; who meets it makes it, so that it comes once to a whole run, however often its processes are started: FaultMark)
-//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · exit=CODE · fail=CODE (throws an Error of that exit code) ·
+//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · eat=BYTES (of memory, which it then gives back: too much for a memory
+//               group with less) · exit=CODE · fail=CODE (throws an Error of that exit code) ·
 //               corrupt (the caller damages what it has in hand: fault_point returns true)
 //
 // Where: start.load (of a start that resumes) · step.data · step.passes · step.reduce (gradients of several ranks) · step.update · step.updated ·
@@ -27,14 +28,14 @@
 
 namespace longhaul {
 
-enum class FaultAction { kKill, kSegfault, kAbort, kStop, kHang, kSlow, kExit, kFail, kCorrupt };
+enum class FaultAction { kKill, kSegfault, kAbort, kStop, kHang, kSlow, kEat, kExit, kFail, kCorrupt };
 
 struct PlannedFault {
   std::string point;
   std::optional<int64_t> step, rank, generation, count;
   std::optional<std::string> node, once;
   FaultAction action = FaultAction::kKill;
-  double value = 0;  // of kSlow: seconds; of kExit and kFail: the code
+  double value = 0;  // of kSlow: seconds; of kEat: bytes; of kExit and kFail: the code
   int64_t met = 0;   // how often all but count has held
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <sstream>
 
@@ -28,6 +29,13 @@ std::string kernel_text(const std::filesystem::path& path, size_t most_bytes) {
 std::string kernel_line(const std::filesystem::path& path) {
   const std::string text = kernel_text(path, 256);
   return text.substr(0, text.find('\n'));
+}
+
+double kernel_number(const std::filesystem::path& path) {
+  const std::string text = kernel_line(path);
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
 }
 
 std::map<std::string, std::string> kernel_fields(const std::filesystem::path& path) {

@@ -99,6 +99,17 @@ void read_rdma(const fs::path& sys, MachineCounters& into) {
   }
 }
 
+// Interfaces with a device behind them: virtual ones pass on what these send.
+void read_pauses(const MachineFiles& files, MachineCounters& into) {
+  std::error_code none;
+  for (const auto& interface : fs::directory_iterator(files.sys / "class/net", none)) {
+    std::error_code no_device;
+    if (!fs::exists(interface.path() / "device", no_device)) continue;
+    const std::string name = interface.path().filename().string();
+    if (const auto frames = pause_frames_sent(files.statistics_of(name))) into.pauses_sent[name] = *frames;
+  }
+}
+
 }  // namespace
 
 MachineCounters read_machine_counters(const MachineFiles& files) {
@@ -108,6 +119,7 @@ MachineCounters read_machine_counters(const MachineFiles& files) {
   counters.network_sent = network_sent_in(kernel_text(files.proc / "net/dev"));
   counters.disk_share = disk_share_of(files.disk);
   read_rdma(files.sys, counters);
+  read_pauses(files, counters);
   return counters;
 }
 

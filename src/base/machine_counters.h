@@ -4,16 +4,20 @@
 //   const MachineCounters before = read_machine_counters();   // a second later:
 //   const MachineCounters after = read_machine_counters();    // rates are differences; a counter may have begun again in between
 //
-// From /proc/stat, /proc/meminfo, /proc/net/dev, statvfs and, of RDMA devices, /sys/class/infiniband/*/ports/*/{counters,hw_counters}.
+// From /proc/stat, /proc/meminfo, /proc/net/dev, statvfs and, of RDMA devices, /sys/class/infiniband/*/ports/*/{counters,hw_counters}, and what
+// drivers of interfaces count (ethtool).
 // Source: specs/reliability.md §7.2.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+
+#include "base/network_statistics.h"
 
 namespace longhaul {
 
@@ -32,10 +36,12 @@ struct MachineCounters {
   DeviceCounters rdma_sent;            // bytes by port
   DeviceCounters ecn_marked;           // RoCE packets that came with a congestion mark (np_ecn_marked_roce_packets)
   DeviceCounters cnp_handled;          // congestion notifications that came (rp_cnp_handled)
+  DeviceCounters pauses_sent;          // priority-flow-control frames by interface, or pauses of the whole link (network_statistics.h)
 };
 
 struct MachineFiles {
   std::filesystem::path proc = "/proc", sys = "/sys", disk = "/";
+  std::function<NetworkStatistics(const std::string& interface)> statistics_of = network_statistics;
 };
 
 MachineCounters read_machine_counters(const MachineFiles& files = {});

@@ -13,11 +13,14 @@
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/file.h"
+#include "base/memory_group.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/signals.h"
+#include "base/small_disk.h"
 #include "base/statistics.h"
 #include "base/temporary_folder.h"
+#include "bench/drill_run.h"
 #include "bench/small_text.h"
 #include "observe/event_comparison.h"
 #include "observe/event_log.h"
@@ -28,8 +31,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kCheckpointEvery = 2, kStride = 4;          // steps between two faults: each finds a checkpoint newer than the last one's
-constexpr double kCalmTimeout_s = 120, kFaultTimeout_s = 60;  // a run without faults; more for each fault
+constexpr int64_t kCheckpointEvery = 2, kStride = 4;  // steps between two faults: each finds a checkpoint newer than the last one's
+constexpr int64_t kEaten_bytes = 256 << 20;           // by a rank whose memory group has less
 
 struct Kind {
   std::string_view name, action;
@@ -42,14 +45,15 @@ constexpr std::array<Kind, 14> kKinds = {{{"killed", "kill"},
                                           {"segfault", "segfault"},
                                           {"segfault", "segfault"},
                                           {"aborted", "abort"},
-                                          {"out of memory", "fail=68"},
-                                          {"device", "fail=71"},
-                                          {"communication", "fail=69"},
+                                          {"memory limit", "", true},
                                           {"stopped", "stop"},
+                                          {"rank 0 stopped", "stop"},
                                           {"hang", "hang"},
-                                          {"disk full", "fail=73"},
+                                          {"disk full", "", true},
                                           {"node killed", "", true},
+                                          {"node frozen", "", true},
                                           {"driver killed", "", true}}};
+
 constexpr std::array<std::string_view, 5> kPlacesOfAStep = {"step.data", "step.passes", "step.reduce", "step.update", "step.updated"};
 constexpr std::array<std::string_view, 4> kPlacesOfACheckpoint = {"checkpoint.copied", "checkpoint.write", "checkpoint.before_rename",
                                                                   "checkpoint.after_rename"};
@@ -62,15 +66,14 @@ Drill draw_drill(const RandomStream& random, uint64_t index, int64_t ranks, int6
   Drill drill{.kind = std::string(kind.name), .step = step, .from_outside = kind.from_outside};
   drill.rank = static_cast<int64_t>(below(1, static_cast<size_t>(ranks)));
   if (kind.from_outside) return drill;
-  // An error is thrown where the program would meet it: a checkpoint's worker tells it as a failed save.
-  const bool thrown = kind.action.starts_with("fail");
-  // Nor does a save that hangs hold up training: it is noticed when its own time is over, half an hour.
-  const bool in_checkpoint = kind.name == "disk full" || (!thrown && kind.name != "hang" && below(2, 3) == 0);
+  if (kind.name == "rank 0 stopped") drill.rank = 0;
+  // A save that hangs does not hold up training: it is noticed when its own time is over, half an hour.
+  const bool in_checkpoint = kind.name != "hang" && below(2, 3) == 0;
   if (!in_checkpoint) {
     drill.place = kPlacesOfAStep[below(3, kPlacesOfAStep.size())];
     return drill;
   }
-  drill.place = kind.name == "disk full" ? "checkpoint.write" : kPlacesOfACheckpoint[below(3, kPlacesOfACheckpoint.size())];
+  drill.place = kPlacesOfACheckpoint[below(3, kPlacesOfACheckpoint.size())];
   drill.step -= drill.step % kCheckpointEvery;
   if (drill.place == "checkpoint.before_rename" || drill.place == "checkpoint.after_rename") drill.rank = 0;  // who commits
   return drill;
@@ -84,84 +87,6 @@ void write_recipe(const fs::path& folder, int64_t ranks, int64_t steps) {
       "[train]\nsteps = {}\ndtype = \"fp32\"\nbatch = {}\nmicro_batch = 1\nsequence = 64\nevaluate_every = 0\ncheckpoint_every = {}\nthreads = 1\nelastic = true\n"
       "[optim]\nschedule = \"constant\"\n[sample]\ntokens = 0\n[observe]\ncompression_baseline = false\nreport = false\n",
       (folder / "text").string(), (folder / "cache").string(), steps, 2 * ranks, kCheckpointEvery);
-}
-
-// The supervised run, in the background.
-class Launched {
- public:
-  Launched(const fs::path& folder, const fs::path& run, int64_t ranks, const DrillPlan& plan, const fs::path& marks)
-      : start_{.argv = {fs::canonical("/proc/self/exe").string(), "launch", "-n", std::to_string(ranks), "--nodes", "2", "--spares",
-                        std::to_string(plan.drills.size() + 1), "--restarts", "100000", "--hang-after", "3",
-                        (folder / "recipe.toml").string(), "--run", run.string()},
-               .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", "LONGHAUL_FAULTS=" + plan.faults(marks)},
-               .log = folder / (run.filename().string() + ".log"),
-               .own_session = true},
-        timeout_s_(kCalmTimeout_s + kFaultTimeout_s * static_cast<double>(plan.drills.size())) {}
-  ~Launched() {
-    if (!ended()) Children::signal(child_, SIGKILL);
-  }
-
-  void start() {
-    status_.reset();
-    child_ = start_child(start_);
-  }
-  bool ended() {
-    if (!status_) status_ = exit_of(child_);
-    return status_.has_value();
-  }
-  bool too_long() const { return watch_.seconds() > timeout_s_; }
-  // Exit code, or 128 + signal; nothing: it took too long.
-  std::optional<int> wait() {
-    while (!ended() && !too_long()) {
-      if (!pause_unless_stopped(0.02)) throw_if_stop_requested("the drills");
-    }
-    return status_;
-  }
-
- private:
-  ChildStart start_;
-  double timeout_s_;
-  Stopwatch watch_;
-  pid_t child_ = 0;
-  std::optional<int> status_;
-};
-
-std::optional<nlohmann::json> status_of(const fs::path& run) {
-  std::ifstream file(run / "control" / "status.json");
-  if (!file) return std::nullopt;
-  auto status = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return status.is_object() ? std::optional(std::move(status)) : std::nullopt;
-}
-
-// While the drill's rank takes its time in the drill's step: kills the driver, or the daemon of the rank's node.
-void kill_from_outside(const Drill& drill, const nlohmann::json& status) {
-  if (drill.kind == "driver killed") {
-    Children::signal(status.at("driver").at("pid").get<pid_t>(), SIGKILL);
-    return;
-  }
-  for (const auto& rank : status.at("ranks")) {
-    if (rank.at("rank") != drill.rank) continue;
-    for (const auto& node : status.at("nodes")) {
-      if (node.at("node") == rank.at("node")) Children::signal(node.at("pid").get<pid_t>(), SIGKILL);
-    }
-  }
-}
-
-// Until the run has ended: what is done from outside, and a driver that was killed is typed again.
-std::optional<int> run_drills(Launched& launched, const DrillPlan& plan, const fs::path& run, const fs::path& marks) {
-  launched.start();
-  for (size_t i = 0; i < plan.drills.size(); ++i) {
-    const Drill& drill = plan.drills[i];
-    if (!drill.from_outside) continue;
-    while (!launched.ended() && !launched.too_long() && !read_fault_mark(DrillPlan::mark_of(marks, i)))
-      if (!pause_unless_stopped(0.02)) throw_if_stop_requested("the drills");
-    if (launched.ended() || launched.too_long()) break;
-    if (const auto status = status_of(run)) kill_from_outside(drill, *status);
-    if (drill.kind != "driver killed") continue;
-    launched.wait();
-    launched.start();
-  }
-  return launched.wait();
 }
 
 // A start that resumed from a step before the newest checkpoint that was committed by then; nothing: there is none.
@@ -199,8 +124,9 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   const fs::path events = run / "events" / "driver-0.jsonl";
   if (!fs::exists(events)) return judgement;
   for (const observe::Event& event : observe::read_events(events)) {
-    if (const auto* incident = std::get_if<observe::IncidentReport>(&event.body))
-      judgement.incidents.emplace(incident->ended_generation, *incident);
+    // A disk without room ends no generation; another fault of the same one does.
+    const auto* incident = std::get_if<observe::IncidentReport>(&event.body);
+    if (incident != nullptr && incident->fault != "storage") judgement.incidents.emplace(incident->ended_generation, *incident);
   }
   return judgement;
 }
@@ -229,7 +155,9 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<F
   }
   const observe::IncidentReport& incident = found->second;
   outcome.incident = incident.fault;
-  outcome.named = drill.from_outside ? !incident.node.empty() : incident.rank == drill.rank;
+  const bool of_a_node = drill.kind.starts_with("node");
+  outcome.named = of_a_node ? !incident.node.empty() : incident.rank == drill.rank;
+  if (drill.kind == "memory limit") outcome.named = outcome.named && incident.fault == "host_out_of_memory";
   outcome.detected_milliseconds = incident.detected_milliseconds;
   outcome.overdue_milliseconds = incident.overdue_milliseconds;
   outcome.diagnosed_milliseconds = incident.diagnosed_milliseconds;
@@ -238,20 +166,19 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<F
 }
 
 std::vector<DrillOutcome> one_run(const FaultsRequest& request, const fs::path& folder, int64_t index, int64_t ranks, int64_t count) {
-  const DrillPlan plan = plan_drills(request.seed, index, ranks, count);
+  const DrillPlan plan = plan_drills(request.seed, index, ranks, count, kinds_not_here());
   write_recipe(folder, ranks, plan.steps);
   const fs::path undisturbed = folder / "undisturbed", run = folder / "run", marks = folder / "marks";
   make_folders(marks);
-  Launched calm(folder, undisturbed, ranks, DrillPlan{}, marks);
-  calm.start();
-  if (const auto status = calm.wait(); status != 0) {
+  if (const auto status = run_drills(folder, undisturbed, ranks, {}, marks, [](const auto&) {}); status != 0) {
     throw Error({.code = ExitCode::kInternal,
                  .what = "the run without faults failed",
                  .found = fmt::format("exit code {}", status.value_or(-1)),
                  .where = (folder / "undisturbed.log").string()});
   }
-  Launched disturbed(folder, run, ranks, plan, marks);
-  const RunJudgement judgement = judge(run_drills(disturbed, plan, run, marks), run, undisturbed, plan.steps);
+  RunJudgement judgement;
+  run_drills(folder, run, ranks, plan, marks,
+             [&](const std::optional<int>& status) { judgement = judge(status, run, undisturbed, plan.steps); });
   std::vector<DrillOutcome> outcomes;
   for (size_t i = 0; i < plan.drills.size(); ++i) {
     outcomes.push_back(outcome_of(plan.drills[i], ranks, read_fault_mark(DrillPlan::mark_of(marks, i)), judgement));
@@ -299,13 +226,22 @@ std::vector<int64_t> rank_counts(const std::string& text) {
   return counts;
 }
 
-DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count) {
+std::set<std::string> kinds_not_here() {
+  std::set<std::string> without;
+  if (!LimitedMemory("asked", 1 << 20).usable()) without.insert("memory limit");
+  const TemporaryFolder folder;
+  if (!SmallDisk(folder / "disk", 1 << 20).usable()) without.insert("disk full");
+  return without;
+}
+
+DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count, const std::set<std::string>& without) {
   const RandomStream random(seed, fmt::format("bench/faults/{}", run));
   DrillPlan plan;
   for (int64_t i = 0; i < count; ++i) {
-    // A lack of memory at once, or a second one, ends a run as it should (reliability.md §5.3): another start would not come further.
+    // A second lack of memory ends a run as it should (reliability.md §5.3): another start would not come further.
     const auto known = [&](const Drill& drill) {
-      return drill.kind == "out of memory" && (i == 0 || std::ranges::find(plan.drills, drill.kind, &Drill::kind) != plan.drills.end());
+      const bool second = std::ranges::find(plan.drills, drill.kind, &Drill::kind) != plan.drills.end();
+      return without.contains(drill.kind) || (drill.kind == "memory limit" && second);
     };
     Drill drill = draw_drill(random, static_cast<uint64_t>(i), ranks, (i + 1) * kStride + 1);
     for (int64_t again = i + count; known(drill); again += count)
@@ -321,6 +257,10 @@ std::string DrillPlan::faults(const fs::path& marks) const {
   for (size_t i = 0; i < drills.size(); ++i) {
     const Drill& drill = drills[i];
     // From outside: long enough for this process to see the mark; short enough not to be a hang.
+    if (drill.kind == "memory limit") {
+      text += fmt::format("step.passes:step={}:rank={}:once={}-eats eat={}; ", drill.step, drill.rank, mark_of(marks, i).string(),
+                          kEaten_bytes);
+    }
     text += fmt::format("{}:step={}:rank={}:once={} {}; ", drill.from_outside ? "step.data" : drill.place, drill.step, drill.rank,
                         mark_of(marks, i).string(), drill.from_outside ? "slow=1.8" : kind_of(drill).action);
   }

@@ -1,6 +1,8 @@
 // `longhaul bench faults`: does a supervised run come back from what happens in the field? Small runs of several process ranks under `longhaul launch`
-// meet planned faults one after the other (specs/reliability.md §8.1): ranks that are killed, crash, run out of memory, hang or are stopped in every
-// part of a step and of a checkpoint; node daemons and drivers that are killed; disks that are full. Nobody helps. What is checked of each (§8.2):
+// meet planned faults one after the other (specs/reliability.md §8.1): ranks that are killed, crash, hang or are stopped in every part of a step and of
+// a checkpoint; ranks that the kernel ends when their memory group has no more; node daemons that are killed, or frozen with their connection open;
+// drivers that are killed; a file system that fills. Each is what happens in the field, none an exit code; what this user may not do (memory
+// groups, mounting) is left out. Nobody helps. What is checked of each (§8.2):
 //
 //   recovered    the run went on by itself and ended well
 //   named        the incident tells the rank, or the node, that it was done to
@@ -15,6 +17,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,7 +38,7 @@ struct Drill {
   std::string kind;   // "killed", "hang", …: kinds_of_drills()
   std::string place;  // fault point: "step.update"
   int64_t rank = 0, step = 0;
-  bool from_outside = false;  // by this process, which kills a daemon or the driver
+  bool from_outside = false;  // by this process: to a rank while it takes its time, its daemon, the driver or the disk
 };
 std::vector<std::string> kinds_of_drills();
 
@@ -56,7 +59,9 @@ struct DrillPlan {
   std::string faults(const std::filesystem::path& marks) const;  // for LONGHAUL_FAULTS; `marks`: a folder
   static std::filesystem::path mark_of(const std::filesystem::path& marks, size_t drill) { return marks / std::to_string(drill); }
 };
-DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count);
+// `without`: kinds that cannot be had here.
+DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count, const std::set<std::string>& without = {});
+std::set<std::string> kinds_not_here();
 
 std::vector<int64_t> rank_counts(const std::string& text);  // "4,8,16"; kUsage for what is none
 std::vector<DrillOutcome> measure_faults(const FaultsRequest& request);

@@ -1,6 +1,8 @@
 #include "checkpoint/save.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 
 #include "base/background_work.h"
 #include "base/clock.h"
@@ -9,6 +11,15 @@
 #include "storage/checkpoint_files.h"
 
 namespace longhaul::checkpoint {
+namespace {
+
+// Of the disk, or of this user's share of it.
+bool is_want_of_room(const Error& error) {
+  const auto says = [&](int number) { return error.fields().found.find(std::generic_category().message(number)) != std::string::npos; };
+  return error.code() == ExitCode::kDisk && (says(ENOSPC) || says(EDQUOT));
+}
+
+}  // namespace
 
 Saver::Saver(storage::FileSystem& files, SaverOptions options, std::unique_ptr<comm::Communicator> group)
     : files_(files), options_(std::move(options)), writers_(std::move(group)) {}
@@ -51,6 +62,21 @@ void Saver::write(SaveResult& result, const Snapshot& snapshot, storage::Manifes
   if (writer) keep_house(result, *writer);
 }
 
+void Saver::write_making_room(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest) {
+  try {
+    return write(result, snapshot, manifest);
+  } catch (const Error& full) {
+    if (!is_want_of_room(full)) throw;
+    result.removed_for_room = writers_.first("make room", [&] {
+      storage::RetentionPolicy least = options_.retention;
+      least.keep_last = 1;
+      return storage::prune(files_, options_.folder, least, options_.generation, wall_time_s(), verified_).removed.size();
+    });
+    if (result.removed_for_room == 0) throw;
+  }
+  write(result, snapshot, std::move(manifest));
+}
+
 void Saver::keep_house(SaveResult& result, storage::CheckpointWriter& writer) {
   const auto attempt = [&](const char* what, const std::function<void()>& chore) {
     try {
@@ -86,7 +112,7 @@ void Saver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage
     under_way_->begin_ns = monotonic_ns();
     try {
       written_->wait();
-      write(*under_way_, *written_, std::move(manifest));
+      write_making_room(*under_way_, *written_, std::move(manifest));
     } catch (const std::exception& thrown) {
       under_way_->failure = error_of(thrown);
     }

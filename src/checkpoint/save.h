@@ -6,7 +6,8 @@
 // its own in one folder, which all of them reach; when all have, rank 0 commits. A checkpoint is saved on all ranks or on none: where one
 // fails, all are told of the same failure. What follows a commit (`latest`, retention) is rank 0's.
 //
-// A failed write (full disk) never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were. A
+// A failed write never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were. Where the disk was full, those
+// older than the newest that reads back whole make room first (all that retention need not keep with keep_last 1), and the save is tried once more. A
 // checkpoint that is committed stays committed: what fails after that is told beside it. One Saver, one trainer thread; on_result is
 // called on that thread, from save(), poll() and wait().
 #pragma once
@@ -36,6 +37,7 @@ struct SaveResult {
   double writing_seconds = 0;        // and went on beside training
   int64_t begin_ns = 0, end_ns = 0;  // of that
   std::optional<Error> failure;      // set: there is no such checkpoint, or (self_test) what is there does not read back
+  int64_t removed_for_room = 0;      // older checkpoints that a full disk cost; they are gone, whether or not the save then succeeded
   std::vector<Error> afterwards;     // rank 0: what failed once it was committed: bringing `latest` up to date, removing old checkpoints
 };
 
@@ -62,6 +64,7 @@ class Saver {
 
  private:
   void write(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest);
+  void write_making_room(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest);
   void keep_house(SaveResult& result, storage::CheckpointWriter& writer);
 
   storage::FileSystem& files_;

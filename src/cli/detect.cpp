@@ -95,7 +95,7 @@ ExitCode run_simulate(const SimulateArguments& arguments) {
   print(table.text(colours_wanted(stdout)));
   if (arguments.cases > 20) print(fmt::format("  … and {} more\n", arguments.cases - 20));
   print(fmt::format(
-      "\nCeiling of recall: {:.3f}. Of {}, {} last {} seconds and show in one of the seven metrics; nobody who waits four minutes finds the others.\n",
+      "\nCeiling of recall: {:.3f}. Of {}, {} last {} seconds and show in one of the seven metrics; who waits four minutes finds others by chance alone.\n",
       ceiling, counted(faults, "fault"), findable, detect::kContinuitySpan));
   return ExitCode::kDone;
 }

@@ -16,6 +16,7 @@
 #include "control/driver_service.h"
 #include "control/rank_environment.h"
 #include "control/widths.h"
+#include "detect/models.h"
 #include "recipe/load.h"
 #include "train/run_folder.h"
 
@@ -32,8 +33,11 @@ struct LaunchArguments {
   int64_t ranks = 0, threads = 0, nodes = 1, spares = 0, restarts = 20;
   double hang_s = 60;
   std::string host_history = (user_cache_folder() / "hosts.jsonl").string();
-  bool replace_slow = false;
+  bool replace_slow = false, keep_slow = false;
+  std::string check = "auto", detect = "auto";
 };
+
+constexpr int64_t kFewestForDetect = 8;  // nodes from which on their samples are compared unasked
 
 // With no restart left to wait for, the others may say what they saw of the one that failed.
 constexpr double kLastWords_s = 8;
@@ -138,6 +142,16 @@ void print_summary(const LaunchArguments& arguments, const control::DriverResult
   if (const std::string calls = comm::summary_of_calls(run_folder_of(arguments)); !calls.empty()) say(stderr, calls + "\n");
 }
 
+// How samples of nodes are compared; nothing: they are not.
+std::optional<control::MinderOptions> minder_of(const LaunchArguments& arguments) {
+  const bool off = arguments.detect == "off" || (arguments.detect == "auto" && arguments.nodes < kFewestForDetect);
+  if (off) return std::nullopt;
+  const auto run_folder = std::filesystem::absolute(run_folder_of(arguments));
+  if (arguments.detect == "auto" || arguments.detect == "on")
+    return control::MinderOptions{.run_folder = run_folder, .models = detect::untrained_models(), .variant = detect::Variant::kMean};
+  return control::MinderOptions{.run_folder = run_folder, .models = detect::load_models(arguments.detect)};
+}
+
 ExitCode run_launch(const LaunchArguments& arguments) {
   check_launch(arguments);
   control::DriverOptions options{.plan = plan_of(arguments),
@@ -147,13 +161,16 @@ ExitCode run_launch(const LaunchArguments& arguments) {
                                  .slots = arguments.ranks / arguments.nodes,
                                  .listen = arguments.listen,
                                  .program = std::filesystem::canonical("/proc/self/exe").string()};
-  options.replace_slow = arguments.replace_slow;
+  const bool machines = !arguments.listen.empty();  // each node is one
+  options.replace_slow = !arguments.keep_slow && (machines || arguments.replace_slow);
+  options.minder = minder_of(arguments);
+  options.policy.preflight = options.policy.stop_checks = arguments.check == "always" || (arguments.check == "auto" && machines);
   options.policy.restarts = arguments.restarts;
   options.policy.progress_floor_s = arguments.hang_s;
   if (arguments.restarts == 0) options.policy.stop_grace_s = kLastWords_s;
   // Daemons of this machine stand for machines where there are spares: one that died is a machine that is gone.
   if (arguments.spares > 0) options.policy.restart_nodes = false;
-  if (!arguments.listen.empty()) {  // nodes are machines
+  if (machines) {
     options.make_engine = [] { return control::find_engine(); };
     options.policy.replacement_s = options.make_engine()->replacement_s();
     options.host_history = arguments.host_history;
@@ -186,7 +203,18 @@ void add_launch(Command& program) {
       .default_shown();
   launch.option("--hang-after", arguments->hang_s, "seconds without progress, at least, after which a rank hangs").above(0).default_shown();
   launch.flag("--replace-slow", arguments->replace_slow,
-              "nodes of ranks that compute longer than their peers, at a checkpoint (else they are only told of)");
+              "nodes of ranks that compute longer than their peers, at a checkpoint where a spare is there: as with --listen by itself");
+  launch.flag("--keep-slow", arguments->keep_slow, "with --listen: nodes that are slower than their like are only told of");
+  launch
+      .option("--check", arguments->check,
+              "whether nodes are checked before their first ranks (seconds) and when they are suspected (minutes); auto: with --listen")
+      .one_of({"auto", "always", "never"})
+      .default_shown();
+  launch
+      .option(
+          "--detect", arguments->detect,
+          "whether samples of nodes are compared, to find one that is ill: off, on, a file of `detect train`, auto: on from eight nodes")
+      .default_shown();
   launch.option("--listen", arguments->listen, "HOST:PORT of this machine that `longhaul node` of others connects to");
   launch.option(
       "--host-history", arguments->host_history,

@@ -9,6 +9,7 @@ namespace longhaul::cli {
 void add_node(Command& program) {
   auto options = std::make_shared<control::NodeOptions>();
   auto secret = std::make_shared<std::string>();
+  auto root = std::make_shared<std::string>("/");
   Command node = program.add("node", "start and watch ranks on this machine for a driver elsewhere",
                              {{"eight ranks on this machine", "node --driver 10.0.0.1:29400 --secret job-secret --slots 8"},
                               {"one that waits until another fails", "node --driver 10.0.0.1:29400 --secret job-secret --slots 8 --spare"},
@@ -21,7 +22,10 @@ void add_node(Command& program) {
   node.flag("--spare", options->spare, "wait until it is needed");
   node.flag("--shares-machine", options->shares_machine,
             "with other nodes of the run: its samples for `detect` are of its own ranks, not of the machine");
-  node.on_run([options, secret] {
+  node.option("--machine-root", *root, "where proc, sys and dev of the machine are, in a container that has the host's elsewhere")
+      .default_shown();
+  node.on_run([options, secret, root] {
+    options->machine_root.folder = *root;
     options->secret = *secret;
     options->program = std::filesystem::canonical("/proc/self/exe").string();
     return control::NodeDaemon(*options).run();

@@ -28,13 +28,13 @@ constexpr double kAtOnce = 10;     // times a restart: what waiting for a checkp
 constexpr double kLongWait_s = 5;  // longer than calls of training wait, shorter than any work is given
 constexpr double kLeave_s = 10;    // for daemons of this machine to end when they were released
 
+}  // namespace
+
 int64_t stages_of(const RunPlan& plan) {
   const auto& mesh = plan.widths.front().mesh;
   const auto pp = std::ranges::find(mesh, "pp", &MeshAxis::name);
   return pp == mesh.end() ? 1 : pp->size;
 }
-
-}  // namespace
 
 std::string job_name(const fs::path& run_folder, const std::string& secret) {
   const std::string name = fs::absolute(run_folder).lexically_normal().filename().string();
@@ -98,6 +98,7 @@ DriverResult DriverService::run() {
     if (!node_lives(options_.plan.run, name)) start_local(name);
   }
   begin_engine();
+  begin_minder();
   feed(Tick{});
   loop_.run();
   write_status();

@@ -26,6 +26,7 @@
 #include "control/host_history.h"
 #include "control/journal_file.h"
 #include "control/ledger.h"
+#include "control/minder_watch.h"
 #include "control/slow_ranks.h"
 #include "observe/event_log.h"
 
@@ -43,6 +44,7 @@ struct DriverOptions {
   std::function<std::unique_ptr<Engine>()> make_engine;  // whom machines are asked of; empty: nobody
   std::filesystem::path host_history;                    // a file (control/host_history.h); empty: hosts are not told apart
   bool replace_slow = false;  // nodes of ranks that are slower than their peers, at the next checkpoint; false: they are only told of
+  std::optional<MinderOptions> minder;  // samples of nodes are compared so; nothing: they are not
 };
 
 struct DriverResult {
@@ -57,6 +59,7 @@ std::vector<std::string> lemons_of(const std::filesystem::path& history, double 
 
 // The name of a run in its processes' handshakes and in /dev/shm: that of its folder and a number of its own.
 std::string job_name(const std::filesystem::path& run_folder, const std::string& secret);
+int64_t stages_of(const RunPlan& plan);  // of its pipeline
 inline std::filesystem::path control_folder(const std::filesystem::path& run) { return run / "control"; }
 
 class DriverService {
@@ -95,6 +98,11 @@ class DriverService {
   void note_host(const std::string& host, HostEvent event);
   void note_incident(const observe::IncidentReport& incident);
   void note_end();
+
+  // Samples of nodes (driver_minder.cpp).
+  void begin_minder();
+  std::vector<MinderPeer> minder_peers() const;
+  void on_minder(const MinderAlert& alert);
 
   void feed(const Input& input);
   void apply(const Commands& commands);
@@ -147,6 +155,7 @@ class DriverService {
   int stops_ = 0, last_signal_ = 0, wanted_ = 0;  // wanted: requests that the engine has not answered
   std::set<std::string> brought_;                 // hosts on which daemons were started through the engine
   std::unique_ptr<EngineDesk> desk_;
+  std::unique_ptr<MinderWatch> minder_;
 };
 
 }  // namespace longhaul::control

@@ -141,6 +141,7 @@ class Driving {
   int64_t open(const Fault& fault, const Verdict& verdict, bool restarts);
   void act(const Fault& fault, Verdict& verdict);
   bool replaceable(const std::string& name) const;
+  bool can_do_without(const std::string& name) const;
   Fault root_cause() const;
   void probe_died(const Fault& root);
   void search_on(bool died);
@@ -154,6 +155,7 @@ class Driving {
   std::vector<std::string> failed_checks(const std::vector<std::string>& names) const;
   void begin_generation(const Width& width, std::vector<NodeRanks> placement);
   double waits_for_nodes_s() const;
+  std::string why_nodes_are_missing() const;
   std::vector<std::string> without(const std::vector<std::string>& names, const std::set<std::string>& gone) const;
 
   RunPlan plan_;

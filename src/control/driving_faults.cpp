@@ -79,6 +79,10 @@ void Driving::health(const std::string& node, const HealthReport& report) {
                           report.device.empty() ? "" : " of " + report.device, report.text);
   Verdict verdict = classify(seen, ledger_, policy_, now_s_);
   if (report.kind == "slow_now" && !replaceable(node)) return;  // a restart in its place mends nothing
+  if (verdict.fault == FaultClass::kNetwork && verdict.action == Action::kEvict && !can_do_without(node)) {
+    verdict.action = Action::kTolerate;  // for the same reason
+    verdict.why += ", and no other node can take its place";
+  }
   if (restarts_ranks(verdict.action) && placed(node)) return fault(std::move(seen));
   if (restarts_ranks(verdict.action)) {
     if (verdict.action == Action::kEvict) evict(node, seen.text);
@@ -332,6 +336,13 @@ bool Driving::replaceable(const std::string& name) const {
   return free >= needed;
 }
 
+// The others have room for a width of the run, or the engine brings another.
+bool Driving::can_do_without(const std::string& name) const {
+  std::set<std::string> gone = evicting_;
+  gone.insert(name);
+  return widest(slots_of(without(usable_nodes(true), gone))) != nullptr || policy_.replacement_s > 0;
+}
+
 // What becomes of the node. The verdict says afterwards what is really done.
 void Driving::act(const Fault& fault, Verdict& verdict) {
   const std::string& name = fault.node;
@@ -362,10 +373,7 @@ void Driving::act(const Fault& fault, Verdict& verdict) {
   }
   if (verdict.action == Action::kDiagnose) verdict.action = Action::kEvictIfReplaceable;
   if (verdict.action != Action::kEvict && verdict.action != Action::kEvictIfReplaceable) return;
-  std::set<std::string> gone = evicting_;
-  gone.insert(name);
-  const bool fits = widest(slots_of(without(usable_nodes(true), gone))) != nullptr || policy_.replacement_s > 0;
-  if (verdict.action == Action::kEvict ? fits : replaceable(name)) {
+  if (verdict.action == Action::kEvict ? can_do_without(name) : replaceable(name)) {
     verdict.action = Action::kEvict;
     evicting_.insert(name);
   } else {

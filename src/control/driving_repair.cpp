@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/text.h"
 #include "control/driving.h"
 #include "control/rank_placement.h"
 
@@ -136,6 +137,15 @@ double Driving::waits_for_nodes_s() const {
   return wait_s;
 }
 
+// Those that are not used any more, for the reason of a run that nodes do not suffice for.
+std::string Driving::why_nodes_are_missing() const {
+  std::string why;
+  for (const auto& [name, record] : ledger_.nodes) {
+    if (record.state == "evicted") why += fmt::format("; {} is not used: {}", name, record.reason);
+  }
+  return brief(why, 1000);
+}
+
 void Driving::rendezvous() {
   if (now_s_ < not_before_s_) return;
   int64_t regular = 0;  // that have come, whatever became of them
@@ -154,8 +164,8 @@ void Driving::rendezvous() {
     if (width == nullptr) {
       if (in_state_s() <= policy_.join_s) return;
       return finish(State::kFailed, ExitCode::kCommunication,
-                    fmt::format("nodes for {} ranks did not come in {:.0f} s: {} slots are there", plan_.widths.back().ranks,
-                                policy_.join_s, slots_of(names)));
+                    fmt::format("nodes for {} ranks did not come in {:.0f} s: {} slots are there{}", plan_.widths.back().ranks,
+                                policy_.join_s, slots_of(names), why_nodes_are_missing()));
     }
   }
   std::vector<Place> places;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
 
 #include "control/ledger.h"
 
@@ -160,19 +161,33 @@ Verdict of_xid(const Fault& fault, const Ledger& history, const Policy& policy, 
   return {.fault = FaultClass::kDeviceOrApplication, .action = Action::kAlarm, .why = "a number that says nothing of the device"};
 }
 
+// A switch takes the links of all its nodes down: putting one out after the other mends nothing.
+bool most_lost_links(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
+  std::set<std::string> nodes = {fault.node};
+  for (const IncidentRecord& incident : history.incidents) {
+    if (incident.fault() == FaultClass::kNetwork && now_s - incident.noticed_s() <= policy.network_s) nodes.insert(incident.node());
+  }
+  return nodes.size() > 1 && 2 * nodes.size() > history.placement.size();
+}
+
 Verdict of_health(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
   if (fault.kind == "xid") return of_xid(fault, history, policy, now_s);
-  if (fault.kind == "device_missing") return {.fault = FaultClass::kDevice, .action = Action::kEvict, .why = ""};
+  if (fault.kind == "device_missing" || fault.kind == "device_broken")
+    return {.fault = FaultClass::kDevice, .action = Action::kEvict, .why = ""};
+  if (fault.kind == "device_degraded") return {.fault = FaultClass::kDeviceDegraded, .action = Action::kReplaceAtCheckpoint, .why = ""};
   if (fault.kind == "network") {
     const auto same = [&](const IncidentRecord& incident) {
       return incident.fault() == FaultClass::kNetwork && incident.node() == fault.node;
     };
+    if (most_lost_links(fault, history, policy, now_s)) {
+      return {.fault = FaultClass::kNetwork, .action = Action::kTolerate, .why = "most nodes lost theirs: what they share is at fault"};
+    }
     if (history.count(now_s, policy.network_s, same) >= 1) {
       return {.fault = FaultClass::kNetwork, .action = Action::kEvict, .why = "the second within minutes"};
     }
     return {.fault = FaultClass::kNetwork, .action = Action::kTolerate, .why = ""};
   }
-  if (fault.kind == "degraded_link" || fault.kind == "slow")
+  if (fault.kind == "degraded_link" || fault.kind == "throttled" || fault.kind == "slow")
     return {.fault = FaultClass::kFailSlow, .action = Action::kReplaceAtCheckpoint, .why = ""};
   if (fault.kind == "slow_now")
     return {.fault = FaultClass::kFailSlow,
@@ -180,8 +195,6 @@ Verdict of_health(const Fault& fault, const Ledger& history, const Policy& polic
             .why = "it has cost more than a restart, and no checkpoint came"};
   if (fault.kind == "storage")
     return {.fault = FaultClass::kStorage, .action = Action::kAlarm, .why = "training goes on with what is in memory"};
-  if (fault.kind == "corruption")
-    return {.fault = FaultClass::kDevice, .action = Action::kEvict, .why = "it computes other bits than its peers"};
   return {.fault = FaultClass::kUnclear, .action = Action::kAlarm, .why = "an unknown report"};
 }
 

@@ -17,7 +17,7 @@ namespace longhaul::control {
 enum class HostEvent : uint8_t {
   kExcluded,         // a job asked not to be placed on it, or evicted it
   kDeviceError,      // an Xid of its GPUs
-  kTicket,           // somebody was asked to look at it
+  kTicket,           // somebody was asked to look at it: nothing here knows of tickets, another program may append them
   kOutOfService,     // it was taken out
   kManyNodeFailure,  // it failed in a run of several nodes
   kOneNodeFailure,   // and in one of its own

@@ -113,7 +113,9 @@ struct NodeBeat {
 
 // Something the daemon has seen of its machine, or a detector of a rank or node (stragglers, Minder).
 struct HealthReport {
-  std::string kind;    // "xid", "device_missing", "network", "degraded_link", "storage", "slow", "slow_now"
+  // By the daemon of its machine (sensors.h): "xid", "device_missing", "device_broken", "device_degraded", "network", "degraded_link", "throttled",
+  // "storage". By who compares nodes: "slow", "slow_now".
+  std::string kind;
   int64_t code = 0;    // of "xid": its number; of "storage": errno
   int64_t rank = -1;   // -1: the node as a whole
   std::string device;  // "GPU-5c1e…", "eth0", "/scratch"

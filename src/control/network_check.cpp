@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <fstream>
 #include <optional>
 
 #include "base/error.h"
+#include "base/kernel_file.h"
 #include "base/loopback.h"
 #include "base/text.h"
 #include "control/machine_checks.h"
@@ -12,28 +11,14 @@
 namespace longhaul::control {
 namespace {
 
-std::string line_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-double count_of(const std::filesystem::path& path) {
-  const std::string text = line_of(path);
-  double value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
 // A physical interface has a device behind it; bridges, containers' pairs and the loopback have none.
 void look_at_interface(const std::filesystem::path& interface, double most_errors, CheckFinding& finding) {
   const std::string name = interface.filename().string();
-  const std::string state = line_of(interface / "operstate");
-  const double speed = count_of(interface / "speed");  // Mbit/s; unknown and -1 where the driver has none
-  const double packets = count_of(interface / "statistics/rx_packets") + count_of(interface / "statistics/tx_packets");
-  const double errors = count_of(interface / "statistics/rx_errors") + count_of(interface / "statistics/tx_errors") +
-                        count_of(interface / "statistics/rx_crc_errors");
+  const std::string state = kernel_line(interface / "operstate");
+  const double speed = kernel_number(interface / "speed");  // Mbit/s; unknown and -1 where the driver has none
+  const double packets = kernel_number(interface / "statistics/rx_packets") + kernel_number(interface / "statistics/tx_packets");
+  const double errors = kernel_number(interface / "statistics/rx_errors") + kernel_number(interface / "statistics/tx_errors") +
+                        kernel_number(interface / "statistics/rx_crc_errors");
   finding.found += fmt::format("{} {}{}, ", name, state, speed > 0 ? fmt::format(" {:.0f} Gbit/s", speed / 1000) : "");
   if (speed > 0) finding.values[name + "_bits_per_second"] = speed * 1e6;
   finding.values[name + "_errors"] = errors;
@@ -53,9 +38,9 @@ void look_at_infiniband(const std::filesystem::path& folder, CheckFinding& findi
   std::error_code none;
   for (const auto& device : std::filesystem::directory_iterator(folder, none)) {
     for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", none)) {
-      const std::string state = line_of(port.path() / "state");  // "4: ACTIVE"
+      const std::string state = kernel_line(port.path() / "state");  // "4: ACTIVE"
       const std::string name = fmt::format("{} port {}", device.path().filename().string(), port.path().filename().string());
-      finding.found += fmt::format("{} {} {}, ", name, state, line_of(port.path() / "rate"));
+      finding.found += fmt::format("{} {} {}, ", name, state, kernel_line(port.path() / "rate"));
       if (state.find("ACTIVE") == std::string::npos)
         finding.make(CheckStatus::kFailed, "ACTIVE", "ibstat: the cable, the switch's port, the subnet manager");
     }

@@ -1,6 +1,7 @@
 #include "control/node_daemon.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/checksum.h"
 #include "base/clock.h"
@@ -22,10 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kRetry_s = 0.5;      // between two attempts to reach the driver
-constexpr double kNews_s = 0.1;       // how often boards are looked at between beats
-constexpr double kStackWait_s = 0.5;  // for threads to answer SIGUSR2
-constexpr double kEndGrace_s = 60;    // for ranks to save, when the daemon was asked to end
+constexpr double kRetry_s = 0.5;                                             // between two attempts to reach the driver
+constexpr double kNews_s = 0.1;                                              // how often boards are looked at between beats
+constexpr double kStackWait_s = 0.5;                                         // for threads to answer SIGUSR2
+constexpr std::array kQuickChecks = {"versions", "network", "disk", "gpu"};  // those that take seconds: before each start's first ranks
+constexpr double kEndGrace_s = 60;                                           // for ranks to save, when the daemon was asked to end
+
+// Whose bits must be those of most nodes. Versions of drivers and libraries differ while a cluster is brought up to date, and are no fault of a node.
+bool computes(const std::string& check) { return check == "product" || check == "alignment"; }
 
 Endpoint driver_endpoint(const std::string& driver) {
   if (driver.find('/') == std::string::npos) return parse_endpoint(driver, "--driver");
@@ -70,6 +75,7 @@ ExitCode NodeDaemon::run() {
   loop_.run();
   if (host_) host_->end_all();
   sampler_.reset();
+  watch_.reset();
   return code_;
 }
 
@@ -131,12 +137,13 @@ void NodeDaemon::make_host(const std::string& run) {
   make_folders(folder);
   fs::permissions(folder.parent_path(), fs::perms::owner_all);
   lock_ = std::make_unique<FileLock>(node_lock(run, options_.name));  // a second daemon of this name ends here
-  host_ =
-      std::make_unique<RankHost>(loop_, children_, RankHostOptions{.node = options_.name, .folder = folder, .program = options_.program},
-                                 [this](const RankExited& exited) {
-                                   send(exited);
-                                   beat();
-                                 });
+  host_ = std::make_unique<RankHost>(
+      loop_, children_,
+      RankHostOptions{.node = options_.name, .folder = folder, .program = options_.program, .root = options_.machine_root.folder},
+      [this](const RankExited& exited) {
+        send(exited);
+        beat();
+      });
 }
 
 void NodeDaemon::send(const NodeMessage& message) {
@@ -152,7 +159,11 @@ void NodeDaemon::look_for_news() {
   if (!host_) return;
   host_->renew_lease();
   if (sampler_) sampler_->ranks_run(host_->processes());
+  if (watch_) watch_->ranks_run(host_->processes());
   if (host_->moved()) beat();
+  if (watch_ && channel_ && channel_->is_open()) {
+    for (const HealthReport& report : watch_->reports()) send(report);
+  }
   const double alone_s = static_cast<double>(monotonic_ns() - alone_since_ns_) * 1e-9;
   if ((channel_ && channel_->is_open()) || alone_s < lease_s_ || !lease_is_over(host_->running(), alone_s, lease_s_)) return;
   log_warning("{}: no driver for {}, and the ranks stand: they are ended", options_.name, duration_text(alone_s));
@@ -171,10 +182,19 @@ void NodeDaemon::on_message(const std::string& text) {
 
 void NodeDaemon::take(const Welcome& message) {
   host_->set_command(message.command);
+  run_folder_ = message.command.run_folder;
   if (!sampler_ && !message.command.run_folder.empty()) {
     sampler_ = std::make_unique<NodeSampler>(NodeSamplerOptions{
         .folder = detect::samples_folder(message.command.run_folder),
-        .owner = {.node = options_.name, .host = machine().host, .boot = machine().boot, .ranks_alone = options_.shares_machine}});
+        .owner = {.node = options_.name, .host = machine().host, .boot = machine().boot, .ranks_alone = options_.shares_machine},
+        .files = {.proc = options_.machine_root.folder / "proc", .sys = options_.machine_root.folder / "sys"}});
+  }
+  if (!watch_ && !message.command.run_folder.empty()) {
+    const bool own = options_.machine_root.folder != MachineRoot().folder;
+    watch_ = std::make_unique<MachineWatch>(MachineWatchOptions{.node = options_.name,
+                                                                .run_folder = message.command.run_folder,
+                                                                .root = options_.machine_root,
+                                                                .whole_machine = own || !options_.shares_machine});
   }
   if (message.generation > host_->generation()) host_->end_all();  // ranks that the driver knows nothing of any more
   beat_every_s_ = message.beat_every_s;
@@ -208,11 +228,24 @@ void NodeDaemon::take(const GatherEvidence& message) {
 // As a program of its own: a check that hangs or crashes is a check that failed. Of each machine alone.
 void NodeDaemon::take(const RunChecks& message) {
   const fs::path output = node_folder(run_, options_.name) / "checks";
-  std::vector<std::string> words = {options_.program, "diagnose", "--json"};
-  if (message.suite == "stop_time") words.push_back("--deep");
-  const pid_t pid =
-      children_.start({.argv = words, .log = output, .truncates_log = true, .death_signal = SIGKILL},
-                      [this, id = message.id, suite = message.suite, output](int status) { finish_checks(id, suite, output, status); });
+  std::error_code none;
+  const fs::path disk = fs::exists(run_folder_, none) ? run_folder_ : fs::path(".");
+  std::vector<std::string> words = {options_.program, "diagnose", "--json", "--folder", disk.string()};
+  // How much room there is on a disk that all share is no node's fault, and StorageSensor tells it.
+  words.insert(words.end(), {"--limit", "disk_free_bytes=0"});
+  if (message.suite == "stop_time") {
+    words.push_back("--deep");
+  } else {
+    for (const char* check : kQuickChecks) words.insert(words.end(), {"--check", check});
+    words.insert(words.end(), {"--limit", "disk_bytes=16777216"});
+  }
+  const pid_t pid = children_.start(
+      {.argv = words,
+       .environment = {"RANK=", "WORLD_SIZE=", "SLURM_STEP_ID=", "PET_NODE_RANK="},  // this machine alone, whoever started it
+       .log = output,
+       .truncates_log = true,
+       .death_signal = SIGKILL},
+      [this, id = message.id, suite = message.suite, output](int status) { finish_checks(id, suite, output, status); });
   loop_.after(message.limit_s, [pid] { Children::signal(pid, SIGKILL); });
 }
 
@@ -225,8 +258,10 @@ void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::p
     const auto report = SelfCheckReport::from_json(
         parse_json(begin == std::string::npos ? said : said.substr(begin), output.string(), kRules), output.string());
     for (const CheckFinding& one : report.results) {
-      results.checks.push_back(
-          {.name = one.name, .passed = one.status != CheckStatus::kFailed, .text = one.found, .signature = one.signature()});
+      results.checks.push_back({.name = one.name,
+                                .passed = one.status != CheckStatus::kFailed,
+                                .text = one.found,
+                                .signature = computes(one.name) ? one.signature() : ""});
     }
   } catch (const std::exception& error) {
     results.checks.push_back(

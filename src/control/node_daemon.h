@@ -16,6 +16,7 @@
 #include "base/event_loop.h"
 #include "base/file.h"
 #include "control/channel.h"
+#include "control/machine_watch.h"
 #include "control/messages.h"
 #include "control/node_sampler.h"
 #include "control/rank_host.h"
@@ -30,7 +31,8 @@ struct NodeOptions {
   bool spare = false;
   bool shares_machine = false;  // with other nodes of the run: samples are of its own ranks
   double patience_s = 600;
-  std::string program;  // this one's file
+  std::string program;         // this one's file
+  MachineRoot machine_root{};  // what its health is read from; another than the default is read where nodes share a machine too
 };
 
 // Where a node keeps what outlives its ranks: /dev/shm/longhaul-USER-RUN/NODE, the run by its folder's or job's name.
@@ -73,9 +75,11 @@ class NodeDaemon {
   EventLoop loop_;
   Children children_;
   std::string secret_, run_, own_address_;
+  std::filesystem::path run_folder_;
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<RankHost> host_;        // when the run is known
   std::unique_ptr<NodeSampler> sampler_;  // when its folder is
+  std::unique_ptr<MachineWatch> watch_;
   std::shared_ptr<Channel> channel_;
   std::optional<StopRanks> ending_;
   double beat_every_s_ = 1, lease_s_ = 60;

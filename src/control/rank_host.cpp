@@ -88,6 +88,7 @@ RankHost::RankHost(EventLoop& loop, Children& children, RankHostOptions options,
       children_(children),
       options_(std::move(options)),
       lease_((make_folders(options_.folder), options_.folder / "lease")),
+      deaths_(options_.root),
       on_exit_(std::move(on_exit)) {
   make_folders(options_.folder / "boards");
   make_folders(options_.folder / "memory");
@@ -107,6 +108,7 @@ void RankHost::start(const StartRanks& start) {
 
 void RankHost::start_now(const StartRanks& start) {
   ending_ = false;
+  deaths_.begin();
   for (size_t local = 0; local < start.ranks.size(); ++local) {
     try {
       start_one(start, local);
@@ -167,7 +169,6 @@ void RankHost::start_one(const StartRanks& start, size_t local) {
     if (log.size() > 0) log.write(fmt::format("\n──── generation {} ────\n", start.generation));
     rank.log_begins = log.size();
   }
-  rank.memory_kills = out_of_memory_kills();
   rank.pid = children_.start({.argv = words(start),
                               .environment = environment(start, local, rank),
                               .inherits = rank_inherits,
@@ -191,9 +192,9 @@ void RankHost::on_end(int64_t number, int64_t generation, int status) {
   if (ranks_.empty() && waiting_) start_now(*std::exchange(waiting_, std::nullopt));
 }
 
-RankExited RankHost::exited(const Rank& rank, int status) const {
+RankExited RankHost::exited(const Rank& rank, int status) {
   RankExited exited{.rank = rank.rank, .generation = rank.generation, .pid = rank.pid, .status = status, .stopped = rank.stopped};
-  exited.out_of_memory = status == 128 + SIGKILL && !rank.stopped && out_of_memory_kills() > rank.memory_kills;
+  exited.out_of_memory = status == 128 + SIGKILL && !rank.stopped && deaths_.took(rank.pid);
   exited.last_words = last_words_of(rank.log, rank.log_begins);
   if (const observe::BoardReader* board = board_of(rank)) {
     const observe::RankProgress last = board->progress();

@@ -16,6 +16,7 @@
 
 #include "base/children.h"
 #include "base/event_loop.h"
+#include "control/memory_deaths.h"
 #include "control/messages.h"
 #include "observe/node_lease.h"
 #include "observe/rank_board.h"
@@ -24,8 +25,9 @@ namespace longhaul::control {
 
 struct RankHostOptions {
   std::string node;
-  std::filesystem::path folder;  // in shared memory
-  std::string program;           // this one's file
+  std::filesystem::path folder;      // in shared memory
+  std::string program;               // this one's file
+  std::filesystem::path root = "/";  // where proc, sys and dev of this machine are
 };
 
 class RankHost {
@@ -56,8 +58,7 @@ class RankHost {
     int64_t started_ns = 0;
     std::filesystem::path board, log;
     int64_t log_begins = 0;  // in its log, this generation
-    int64_t memory_kills = 0;
-    bool stopped = false;  // by us
+    bool stopped = false;    // by us
     mutable int64_t resumed_step = -1;
     mutable std::optional<observe::BoardReader> reader;
   };
@@ -67,12 +68,13 @@ class RankHost {
   std::vector<std::string> words(const StartRanks& start) const;
   std::vector<std::string> environment(const StartRanks& start, size_t local, const Rank& rank) const;
   void on_end(int64_t number, int64_t generation, int status);
-  RankExited exited(const Rank& rank, int status) const;
+  RankExited exited(const Rank& rank, int status);
 
   EventLoop& loop_;
   Children& children_;
   RankHostOptions options_;
   observe::NodeLease lease_;
+  MemoryDeaths deaths_;
   RunCommand command_;
   std::function<void(const RankExited&)> on_exit_;
   int64_t generation_ = 0;

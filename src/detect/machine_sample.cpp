@@ -44,8 +44,12 @@ SampleValues no_values() {
   return values;
 }
 
-SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w) {
+SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w, const GpuReading& gpus) {
   SampleValues values = no_values();
+  if (gpus.busy_percent) set(values, "gpu_duty_cycle", *gpus.busy_percent);
+  if (gpus.memory_percent) set(values, "gpu_memory_used", *gpus.memory_percent);
+  if (gpus.temperature_c) set(values, "gpu_temperature", *gpus.temperature_c);
+  if (gpus.clock_mhz) set(values, "gpu_clocks", *gpus.clock_mhz);
   if (after.memory_share) set(values, "memory_usage", 100 * *after.memory_share);
   if (after.disk_share) set(values, "disk_usage", 100 * *after.disk_share);
   const double seconds = seconds_between(before, after);
@@ -57,11 +61,13 @@ SampleValues sample_between(const MachineCounters& before, const MachineCounters
   set(values, "tcp_rdma_throughput", tcp + rdma);  // missing where either is
   set(values, "ecn_packet_rate", rate_of(before.ecn_marked, after.ecn_marked, seconds));
   set(values, "cnp_packet_rate", rate_of(before.cnp_handled, after.cnp_handled, seconds));
+  set(values, "pfc_tx_packet_rate", rate_of(before.pauses_sent, after.pauses_sent, seconds));
   set(values, "gpu_power_draw", power_w);
   return values;
 }
 
-MachineSampler::MachineSampler(MachineFiles files) : files_(std::move(files)), meter_(files_.sys / "class/powercap") {}
+MachineSampler::MachineSampler(MachineFiles files, GpuMeter gpus)
+    : files_(std::move(files)), meter_(files_.sys / "class/powercap"), gpus_(std::move(gpus)) {}
 
 double MachineSampler::joules() { return meter_.gpus() > 0 ? meter_.gpu_joules() : meter_.joules(); }
 
@@ -72,13 +78,15 @@ SampleValues MachineSampler::next() {
     const double before = std::exchange(last_joules_, joules());
     if (last_) power_w = (last_joules_ - before) / seconds_between(*last_, now) / static_cast<double>(std::max<int64_t>(1, meter_.gpus()));
   }
-  return next(std::move(now), power_w);
+  return next(std::move(now), power_w, gpus_.read());
 }
 
-SampleValues MachineSampler::next(std::span<const int64_t> processes) { return next(read_process_counters(processes, files_), kMissing); }
+SampleValues MachineSampler::next(std::span<const int64_t> processes) {
+  return next(read_process_counters(processes, files_), kMissing, {});
+}
 
-SampleValues MachineSampler::next(MachineCounters now, double power_w) {
-  const SampleValues values = sample_between(last_ ? *last_ : now, now, power_w);
+SampleValues MachineSampler::next(MachineCounters now, double power_w, const GpuReading& gpus) {
+  const SampleValues values = sample_between(last_ ? *last_ : now, now, power_w, gpus);
   last_ = std::move(now);
   return values;
 }

@@ -1,5 +1,6 @@
 // One second of one machine: those of the metrics (metrics.h) that the machine's own counters tell, the others NaN. A bare Linux machine has CPU,
-// memory, disk and TCP; RDMA devices of sysfs add their bytes, ECN and CNP; NVML, or RAPL where there is no GPU, adds power (specs/reliability.md §7.2).
+// memory, disk and TCP; RDMA devices of sysfs add their bytes, ECN and CNP; drivers of interfaces their pause frames; NVML adds how busy, full, hot and
+// fast GPUs are; NVML, or RAPL where there is no GPU, adds power (specs/reliability.md §7.2).
 //
 //   MachineSampler sampler;
 //   sampler.next();                                             // the first look at the counters: no rates yet
@@ -15,6 +16,7 @@
 #include <span>
 
 #include "base/energy_meter.h"
+#include "base/gpu_meter.h"
 #include "base/machine_counters.h"
 #include "detect/metrics.h"
 
@@ -24,19 +26,20 @@ using SampleValues = std::array<float, kMetrics>;  // in the metrics' units, in 
 SampleValues no_values();                          // all missing
 
 // power_w: of a GPU, or of processors and memory; NaN: not known.
-SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w);
+SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w, const GpuReading& gpus = {});
 
 class MachineSampler {
  public:
-  explicit MachineSampler(MachineFiles files = {});
+  explicit MachineSampler(MachineFiles files = {}, GpuMeter gpus = GpuMeter());
   SampleValues next();
   SampleValues next(std::span<const int64_t> processes);
 
  private:
-  SampleValues next(MachineCounters now, double power_w);
+  SampleValues next(MachineCounters now, double power_w, const GpuReading& gpus);
   double joules();  // of all GPUs, else of processors and memory
   MachineFiles files_;
   EnergyMeter meter_;
+  GpuMeter gpus_;
   std::optional<MachineCounters> last_;
   double last_joules_ = 0;
 };

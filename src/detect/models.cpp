@@ -23,6 +23,9 @@ constexpr int64_t kVersion = 2;  // 1: scores were shares of √(n − 1) of how
 constexpr JsonRules kRules{
     .code = ExitCode::kCheckpoint, .what = "malformed models of detect", .hint = "train them again: detect train DIR… --out FILE"};
 
+// Of windows' means, one pair for all metrics: docs/detect.md says on which cases they were chosen, and what they find.
+constexpr double kMeanShare = 0.7, kMeanDistance = 0.05;
+
 std::string metric_name(size_t metric) { return std::string(metrics()[metric].name); }
 
 ordered_json names_of(const std::vector<size_t>& list) {
@@ -227,8 +230,7 @@ std::vector<Channel> Models::channels(Variant variant, const std::vector<size_t>
       embedding = std::make_shared<VaeEmbedding>(vaes[at].shape, vaes[at].parameters);
     parts.push_back(embedding);
     if (variant != Variant::kCon)
-      list.push_back(
-          {metric_name(metric), {metric}, embedding, variant == Variant::kRobustZ ? Apart::kRobustZ : Apart::kDistanceSums});
+      list.push_back({metric_name(metric), {metric}, embedding, variant == Variant::kRobustZ ? Apart::kRobustZ : Apart::kDistanceSums});
   }
   if (variant == Variant::kCon) list.push_back({"con", order, std::make_shared<ConcatenatedEmbedding>(parts)});
   return list;
@@ -240,6 +242,18 @@ Threshold Models::threshold(Variant variant, const Channel& channel) const {
   if (found->second.size() == 1) return found->second.front();
   const auto at = std::find(metrics.begin(), metrics.end(), channel.metrics.front()) - metrics.begin();
   return found->second.at(static_cast<size_t>(at));
+}
+
+Models untrained_models() {
+  Models models;
+  models.limits = limits_with({});
+  for (size_t metric = 0; metric < kUsedMetrics; ++metric) {
+    models.metrics.push_back(metric);
+    models.priority.push_back(metric);
+    models.vaes.push_back({.metrics = {metric}, .shape = {}, .parameters = {}});
+  }
+  models.thresholds[std::string(name_of(Variant::kMean))] = {{.share = kMeanShare, .distance = kMeanDistance}};
+  return models;
 }
 
 void save_models(const std::filesystem::path& file, const Models& models) {

@@ -49,6 +49,10 @@ struct Models {
   Threshold threshold(Variant variant, const Channel& channel) const;
 };
 
+// For the variants that learn nothing (mean, raw): all metrics in the paper's order, windows of eight seconds, and thresholds of the mean that were
+// chosen on simulated cases. What a run compares its nodes by where nobody has trained models.
+Models untrained_models();
+
 void save_models(const std::filesystem::path& file, const Models& models);
 Models load_models(const std::filesystem::path& file);  // Error (66) for what is damaged, of another kind or version
 

@@ -36,7 +36,7 @@ struct Tally {
   double precision() const;  // 1 when there was no alert
   double recall() const;     // 1 when there was no fault
   double f1() const;
-  double ceiling() const;     // of recall: no detector with this continuity and these metrics finds more
+  double ceiling() const;     // of recall: a detector with this continuity and these metrics finds more by chance alone
   double ceiling_f1() const;  // with perfect precision
 };
 Tally tally_of(const std::vector<Verdict>& verdicts);

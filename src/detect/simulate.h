@@ -52,9 +52,12 @@ struct Case {
   Pull pull;
 };
 
-// Whether any detector with this continuity could find it: it lasts that long and shows in a metric that is looked at.
+// Whether a detector with this continuity can find it, but for what happens by chance before or behind it: it lasts that long and shows in a metric
+// that is looked at.
 bool detectable(const Fault& fault, const std::vector<size_t>& looked_at, int64_t continuity_s);
-inline constexpr int64_t kContinuitySpan = 248;  // seconds that 240 windows of 8 cover, plus one
+// The shortest fault that can be the reason of 240 windows of eight seconds in a row, a second apart: one of d seconds lies in d + 7 of them, if only
+// with one of its seconds in the first and in the last.
+inline constexpr int64_t kContinuitySpan = 240 - (8 - 1);
 
 Case simulate(const CaseSpec& spec);
 

@@ -168,12 +168,17 @@ void Trainer::tell_of_memory() {
 
 void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
   ranks_.spans()->add(observe::BesideSpan{fmt::format("checkpoint of step {} to the disk", result.step), result.begin_ns, result.end_ns});
+  const std::string room = result.removed_for_room == 0 ? "" : fmt::format(" after {} older ones made room", result.removed_for_room);
   if (!result.failure) {
     saved_step_ = result.step;
     if (interval_) interval_->ended(result);
     events_.write(observe::CheckpointSaved{.step = result.step,
                                            .path = result.path.lexically_relative(options_.run_folder).string(),
                                            .blocking_milliseconds = result.blocking_milliseconds});
+    if (!room.empty()) {
+      events_.write(observe::Alarm{.kind = "disk_full",
+                                   .message = fmt::format("the disk was full: the checkpoint of step {} is saved{}", result.step, room)});
+    }
     for (const Error& trouble : result.afterwards) {
       events_.write(observe::Alarm{.kind = "checkpoint_upkeep",
                                    .message = fmt::format("the checkpoint of step {} is saved; {}", result.step, trouble.what())});
@@ -181,9 +186,9 @@ void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
     return;
   }
   if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
-  events_.write(observe::Alarm{
-      .kind = result.failure->code() == ExitCode::kDisk ? "disk_full" : "checkpoint_failed",
-      .message = fmt::format("the checkpoint of step {} was not saved, those before it stay: {}", result.step, result.failure->what())});
+  events_.write(observe::Alarm{.kind = result.failure->code() == ExitCode::kDisk ? "disk_full" : "checkpoint_failed",
+                               .message = fmt::format("the checkpoint of step {} was not saved{}, {} stay: {}", result.step, room,
+                                                      room.empty() ? "those before it" : "those that must", result.failure->what())});
 }
 
 void Trainer::save_at_the_end() {

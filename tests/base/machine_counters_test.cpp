@@ -55,6 +55,45 @@ TEST_F(MachineCountersTest, OfAMachineWithTwoInterfacesAndAnRdmaPort) {
   EXPECT_LT(*counters.disk_share, 1);
 }
 
+// By the names of drivers that are about; how long pauses lasted is no number of frames, and taking a pause back is none.
+TEST_F(MachineCountersTest, PauseFramesThatWereSent) {
+  EXPECT_EQ(pause_frames_sent({{"tx_prio0_pause", 3},
+                               {"tx_prio3_pause", 40},
+                               {"tx_prio3_pause_duration", 999},
+                               {"tx_prio3_pause_transition", 9},
+                               {"rx_prio3_pause", 77},
+                               {"tx_pause_ctrl_phy", 5000}}),
+            43u);
+  EXPECT_EQ(pause_frames_sent({{"tx_pfc_ena_frames_pri0", 1}, {"tx_pfc_ena_frames_pri5", 2}, {"tx_pfc_frames", 3}}), 3u);
+  EXPECT_EQ(pause_frames_sent({{"tx_priority_1_xoff.nic", 4}, {"tx_priority_1_xon.nic", 400}, {"rx_priority_1_xoff.nic", 4000}}), 4u);
+  EXPECT_EQ(pause_frames_sent({{"tx_pause_ctrl_phy", 6}, {"tx_packets", 600}}), 6u);
+  EXPECT_EQ(pause_frames_sent({{"tx_flow_control_xoff", 8}}), 8u);
+  EXPECT_EQ(pause_frames_sent({{"rx_queue_0_packets", 6}}), std::nullopt);
+}
+
+TEST_F(MachineCountersTest, PausesOfInterfacesWithADeviceBehindThem) {
+  make_folders(folder_ / "sys/class/net/eth0/device");
+  make_folders(folder_ / "sys/class/net/veth1");
+  std::vector<std::string> asked;
+  files_.statistics_of = [&](const std::string& interface) {
+    asked.push_back(interface);
+    return NetworkStatistics{{"tx_prio3_pause", 12}};
+  };
+  EXPECT_THAT(read().pauses_sent, ElementsAre(Pair("eth0", 12u)));
+  EXPECT_THAT(asked, ElementsAre("eth0"));
+}
+
+// What this machine's own driver answers, whatever it counts; the loopback has no counters.
+TEST(NetworkStatistics, OfThisMachine) {
+  EXPECT_TRUE(network_statistics("lo").empty());
+  EXPECT_TRUE(network_statistics("no such interface").empty());
+  EXPECT_TRUE(network_statistics("").empty());
+  std::error_code none;
+  for (const auto& interface : std::filesystem::directory_iterator("/sys/class/net", none)) {
+    for (const auto& [name, value] : network_statistics(interface.path().filename().string())) EXPECT_FALSE(name.empty()) << value;
+  }
+}
+
 TEST_F(MachineCountersTest, WhatIsNotThereHasNoValue) {
   files_.disk = folder_ / "absent";
   const MachineCounters counters = read();

@@ -91,6 +91,52 @@ TEST_F(Saving, WhatFailsAfterTheCommitIsToldBesideIt) {
   EXPECT_THAT(steps_there(), ElementsAre(5));
 }
 
+// Has room for so many checkpoints; a file of one more cannot be made.
+class SmallDisk final : public storage::WrappedFileSystem {
+ public:
+  using WrappedFileSystem::WrappedFileSystem;
+  std::unique_ptr<storage::FileWriter> create(const std::filesystem::path& path) override {
+    int64_t there = 0;
+    for (const auto& entry : inner_.list(kFolder)) there += entry.is_folder && entry.name.starts_with("step-") && entry.name.size() == 14;
+    if (path.string().find(".tmp-") != std::string::npos && there >= room)
+      throw Error({.code = ExitCode::kDisk, .what = "cannot write", .found = found, .where = path.string()});
+    return inner_.create(path);
+  }
+  int64_t room = 100;
+  std::string found = "No space left on device";
+};
+
+// What is older than the newest makes room for a newer one, but for what is to be kept; where that is not enough, or nothing can go, the save fails.
+TEST_F(Saving, AFullDiskCostsOlderCheckpoints) {
+  SmallDisk files(disk);
+  Saver saver(files, options({.keep_last = 3, .keep_every = 2}));
+  const auto save = [&](int64_t step) {
+    saver.save(step, training.state(), training.manifest());
+    saver.wait();
+    return results.back();
+  };
+  for (int64_t step = 1; step <= 4; ++step) save(step);
+  ASSERT_THAT(steps_there(), ElementsAre(4, 3, 2));  // the last three, and multiples of two
+  files.room = 3;
+  const SaveResult saved = save(5);
+  EXPECT_FALSE(saved.failure);
+  EXPECT_EQ(saved.removed_for_room, 1) << "of step 3; 2 is a multiple of two and 4 the newest";
+  EXPECT_THAT(steps_there(), ElementsAre(5, 4, 2));
+  files.room = 2;
+  const SaveResult lost = save(6);
+  ASSERT_TRUE(lost.failure);
+  EXPECT_EQ(lost.failure->code(), ExitCode::kDisk);
+  EXPECT_THAT(steps_there(), ElementsAre(5, 4, 2)) << "the newest, and multiples of two: nothing may go";
+  files.found = "Input/output error";
+  files.room = 0;
+  Saver other(files, options({.keep_last = 3}));
+  other.save(7, training.state(), training.manifest());
+  other.wait();
+  ASSERT_TRUE(results.back().failure);
+  EXPECT_EQ(results.back().removed_for_room, 0) << "room mends no broken disk";
+  EXPECT_THAT(steps_there(), ElementsAre(5, 4, 2));
+}
+
 TEST_F(Saving, ASelfTestThatFindsDamageIsAFailure) {
   storage::FaultFileSystem files(disk);
   SaverOptions with_self_test = options();

@@ -52,6 +52,43 @@ TEST_F(LaunchedRun, ARequestToStopReachesAllAtOneStep) {
   EXPECT_THAT(child.output(), Not(HasSubstr("launch: rank"))) << "who was asked to stop has not failed";
 }
 
+// Nodes that are machines are checked before their first ranks. One of them is told by its kernel that a GPU has fallen off the bus: it is put out, and
+// the run goes on with the ranks of its spare.
+TEST_F(LaunchedRun, WhatAMachineTellsOfItsGpuTakesItsNodeOut) {
+  const std::string address = fmt::format("127.0.0.1:{}", free_port());
+  Child driver(words({"launch", "-n", "2", "--nodes", "2", "--spares", "1", "--listen", address}, {"train.checkpoint_every=5"}),
+               {"NO_COLOR=1", cache_variable(folder_ / "cache-of-user")}, folder_ / "output");
+  const fs::path control = run_ / "control";
+  ASSERT_TRUE(driver.wait_for([&] { return fs::exists(control / "address"); })) << driver.output();
+  std::vector<std::unique_ptr<Child>> nodes;
+  for (const std::string name : {"a", "b", "spare"}) {
+    const fs::path machine = folder_ / name;
+    fs::create_directories(machine / "dev");
+    std::ofstream{machine / "dev/kmsg"};
+    Words typed = {program_file(),   "node",
+                   "--driver",       (control / "address").string(),
+                   "--secret",       (control / "secret").string(),
+                   "--name",         name,
+                   "--slots",        "1",
+                   "--machine-root", machine.string()};
+    if (name == "spare") typed.push_back("--spare");
+    nodes.push_back(std::make_unique<Child>(typed, Words{"NO_COLOR=1"}, folder_ / (name + ".log")));
+  }
+  const auto journal = [&] { return fs::exists(control / "journal.jsonl") ? read_text(control / "journal.jsonl") : ""; };
+  ASSERT_TRUE(driver.wait_for([&] { return steps_done() >= 6; })) << driver.output() << log_of(1);
+  EXPECT_THAT(journal(), HasSubstr("\"CHECK\""));
+  std::ofstream(folder_ / "b/dev/kmsg", std::ios::app) << "4,7,7,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n";
+  const auto incidents = [&] { return events<observe::IncidentReport>("events/driver-0.jsonl"); };
+  ASSERT_TRUE(driver.wait_for([&] { return !incidents().empty(); })) << driver.output();
+  EXPECT_EQ(incidents()[0].fault, "device");
+  EXPECT_EQ(incidents()[0].node, "b");
+  EXPECT_EQ(incidents()[0].action, "evict_node");
+  EXPECT_THAT(incidents()[0].evidence.front(), HasSubstr("xid 79 of GPU 0000:3b:00"));
+  EXPECT_TRUE(incidents()[0].recovered);
+  driver.send(SIGTERM);
+  EXPECT_EQ(driver.wait(), 74) << driver.output();
+}
+
 // What four nodes of one machine leave: a ring each, of their own ranks, that detect learns from and looks at.
 TEST_F(LaunchedRun, NodesLeaveSamplesThatDetectReads) {
   // A step now and then is enough: what is waited for is time.

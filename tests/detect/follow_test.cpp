@@ -123,6 +123,23 @@ TEST(Clocks, AShiftedMachineIsFoundMovedBackAndSaid) {
   }
 }
 
+// A swing of two minutes fits almost as well three seconds earlier: that tells nothing of a clock. One of twenty seconds does.
+TEST(Clocks, ALagThatFitsBetterByAHairIsNone) {
+  constexpr double kTurn = 6.283185307179586;
+  for (const double period_s : {120.0, 20.0}) {
+    Series series{.metric = metric_named("cpu_usage", ""), .where = "test", .machines = {}};
+    for (int i = 0; i < 8; ++i) series.machines.push_back(fmt::format("machine-{}", i));
+    for (int s = 0; s < 900; ++s) {
+      series.times_s.push_back(s);
+      for (int i = 0; i < 8; ++i)
+        series.values.push_back(static_cast<float>(50 + 20 * std::sin(kTurn * (s - (i == 5 ? 3 : 0)) / period_s)));
+    }
+    const Pull pull = aligned({series}, {series.metric}, {});
+    // Without a lag the correlation is about cos(2π·3/period): 0.99 and 0.59.
+    EXPECT_EQ(clock_lags(pull).size(), period_s < 60 ? 1u : 0u) << period_s;
+  }
+}
+
 TEST(Clocks, FaultsAreNoLags) {
   for (uint64_t seed = 100; seed < 110; ++seed)
     EXPECT_TRUE(clock_lags(labelled({.machines = 16, .seed = seed, .fault = "any", .glitches = true}).pull).empty()) << seed;

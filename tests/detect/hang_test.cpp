@@ -177,6 +177,15 @@ TEST(Hang, OtherCallsUnderOneNumber) {
   EXPECT_EQ(report.suspects[0].call, "all_reduce 'loss' (call 7)");
 }
 
+// Two against two: nobody is most, and all of them are named.
+TEST(Hang, HalvesThatDifferAreBothNamed) {
+  std::vector<HangRank> ranks;
+  for (int64_t rank = 0; rank < 4; ++rank) ranks.push_back(Rank(rank, {kWorld}).standing(0, 7, rank < 2 ? "norm" : "loss"));
+  const HangReport report = analyse_hang(ranks);
+  EXPECT_EQ(report.kind, HangKind::kDisagrees);
+  EXPECT_THAT(ranks_of(report), ::testing::UnorderedElementsAre(0, 1, 2, 3));
+}
+
 TEST(Hang, ABackEndThatDoesNotTakeTheCall) {
   std::vector<HangRank> ranks;
   for (int64_t rank = 0; rank < 4; ++rank) {

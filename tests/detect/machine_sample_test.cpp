@@ -52,6 +52,22 @@ TEST(MachineSample, RatesOfTwoLooks) {
   EXPECT_EQ(measured, 8) << "what no counter tells is missing, not zero";
 }
 
+// Minder's first metric, from counters of two interfaces; and GPUs as NVML tells them.
+TEST(MachineSample, PausesAndGpus) {
+  const MachineCounters before = at(10, {.pauses_sent = {{"eth0", 100}, {"eth1", 7}}}),
+                        after = at(12, {.pauses_sent = {{"eth0", 700}, {"eth1", 7}}});
+  const SampleValues values =
+      sample_between(before, after, kNoPower, {.busy_percent = 93, .memory_percent = 41.5, .temperature_c = 66, .clock_mhz = 1755});
+  EXPECT_FLOAT_EQ(of(values, "pfc_tx_packet_rate"), 300);  // 600 frames in 2 s
+  EXPECT_FLOAT_EQ(of(values, "gpu_duty_cycle"), 93);
+  EXPECT_FLOAT_EQ(of(values, "gpu_memory_used"), 41.5);
+  EXPECT_FLOAT_EQ(of(values, "gpu_temperature"), 66);
+  EXPECT_FLOAT_EQ(of(values, "gpu_clocks"), 1755);
+  const SampleValues bare = sample_between(at(10, {}), at(12, {}), kNoPower);
+  for (const char* metric : {"pfc_tx_packet_rate", "gpu_duty_cycle", "gpu_memory_used", "gpu_temperature", "gpu_clocks"})
+    EXPECT_TRUE(std::isnan(of(bare, metric))) << metric;
+}
+
 TEST(MachineSample, CountersThatGoBackOrAreGoneHaveNoRate) {
   const MachineCounters before = at(0, {.processors = {{.worked = 1000, .all = 4000}},
                                         .memory_share = 0.5,

@@ -27,5 +27,15 @@ TEST(Tree, FindsTheTellingFeatureFirst) {
   EXPECT_NEAR(tree[static_cast<size_t>(tree[0].left)].share + tree[static_cast<size_t>(tree[0].right)].share, 1.2, 0.05);  // 1/5 and 1
 }
 
+// Features of one depth stand by what all their nodes gained together: 0.2 + 0.1 against 0.25.
+TEST(Tree, GainsOfAFeatureAddUp) {
+  const auto node = [](int32_t feature, int depth, double gain) {
+    TreeNode made{.depth = depth};
+    made.feature = feature, made.gain = gain;
+    return made;
+  };
+  EXPECT_EQ(order_by({node(2, 0, 0.5), node(0, 1, 0.2), node(0, 2, 0.1), node(1, 1, 0.25)}, 3), (std::vector<size_t>{2, 0, 1}));
+}
+
 }  // namespace
 }  // namespace longhaul::detect

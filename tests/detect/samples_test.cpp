@@ -140,6 +140,18 @@ TEST(Silences, AreToldWhileOthersGoOn) {
   EXPECT_EQ(constant_metrics(pull), std::vector<size_t>{kCpu});
 }
 
+// Where half of the machines are silent it is whoever collects the samples.
+TEST(Silences, OfMostMachinesAreNoMachines) {
+  for (const int silent : {1, 2, 3}) {
+    Series series{.metric = kCpu, .where = "test", .machines = {"a", "b", "c", "d"}};
+    for (int s = 0; s < 200; ++s) {
+      series.times_s.push_back(s);
+      for (int i = 0; i < 4; ++i) series.values.push_back(i < silent && s >= 100 ? kGap : 50.0f);
+    }
+    EXPECT_EQ(silences(aligned({series}, {kCpu}, {}), 60).size(), silent == 1 ? 1u : 0u) << silent;
+  }
+}
+
 class Csv : public ::testing::Test {
  protected:
   std::filesystem::path file(const std::string& text) {

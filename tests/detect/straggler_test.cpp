@@ -190,6 +190,27 @@ TEST(Straggler, LateDataAreNotTheProcessorsFault) {
   EXPECT_EQ(report.stragglers.size(), 1u);
 }
 
+// All wait half a second for data; one of them is late by something else. Its data are not it.
+TEST(Straggler, DataThatAreLateForAllAreNobodysFault) {
+  const StragglerReport report = find_stragglers(simulate({.hosts = 24,
+                                                           .factor = [](size_t host, int64_t) { return host == 6 ? 1.4 : 1.0; },
+                                                           .data_s = [](size_t) { return 0.5; },
+                                                           .tell_compute = false},
+                                                          2));
+  EXPECT_THAT(ranks_of(report, Cause::kWaits), ElementsAre(6));
+  EXPECT_THAT(ranks_of(report, Cause::kData), IsEmpty());
+}
+
+// One that takes two seconds where the others take one: they wait a second for it, in each step.
+TEST(Straggler, WhatItCostsIsWhatTheOthersWait) {
+  const StragglerReport report = find_stragglers(
+      simulate({.hosts = 8, .scatter = 0, .noise = 0, .factor = [](size_t host, int64_t) { return host == 1 ? 2.0 : 1.0; }}, 1));
+  ASSERT_EQ(report.stragglers.size(), 1u);
+  EXPECT_EQ(report.stragglers[0].rank, 1);
+  EXPECT_NEAR(report.stragglers[0].slower, 1, 0.01);
+  EXPECT_NEAR(report.stragglers[0].lost_s, 1, 0.01);
+}
+
 TEST(Straggler, StagesOfAPipelineAreComparedWithTheirLike) {
   StepTimes times = simulate({.hosts = 32, .factor = [](size_t host, int64_t) { return host < 16 ? 2.0 : host == 20 ? 1.2 : 1.0; }}, 2);
   for (size_t i = 0; i < 32; ++i) times.ranks[i].peers = i < 16 ? 0 : 1;
@@ -274,6 +295,19 @@ TEST(StepChange, ARunThatHardlyMovesIsCalledBlocked) {
   steps.resize(50, 6.0);
   ASSERT_TRUE(step_change(steps));
   EXPECT_TRUE(step_change(steps)->blocked);
+}
+
+// Blocked is five times as slow as before, however long a step takes.
+TEST(StepChange, BlockedIsMeasuredInStepsOfTheRunItself) {
+  for (const double usual_s : {0.1, 2.0}) {
+    for (const double times : {4.0, 6.0}) {
+      std::vector<double> steps = noisy(40, usual_s, 0.01, 1);
+      steps.resize(60, times * usual_s);
+      const auto change = step_change(steps);
+      ASSERT_TRUE(change);
+      EXPECT_EQ(change->blocked, times > 5) << usual_s << " s, " << times;
+    }
+  }
 }
 
 // Three ranks of a recorded run, by hand: rank 2 computes 30 ms, the others 20, and they meet in a call of 1 ms. Its clock is an hour ahead.

@@ -1,0 +1,26 @@
+// SmallDisk: a folder on a file system of its own that has room for so many bytes and keeps them in memory, for drills and tests of disks that fill. It
+// goes with the object, and with it what was in it. Only who may mount has some.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace longhaul {
+
+class SmallDisk {
+ public:
+  SmallDisk(std::filesystem::path folder, int64_t bytes);  // the folder is made where it is not there
+  ~SmallDisk();
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  bool usable() const { return usable_; }  // false: this user may not mount; the folder is an ordinary one
+
+  void fill() const;   // until nothing more can be written
+  void empty() const;  // what fill() wrote is gone
+
+ private:
+  std::filesystem::path folder_;
+  bool usable_ = false;
+};
+
+}  // namespace longhaul
