@@ -8,15 +8,17 @@
 #include "base/text.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
+#include "puzzles/futoshiki/futoshiki.h"
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/sudoku/sudoku.h"
 
 namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
-  static constexpr const TaskEntry* kAll[] = {&dyck_language::kTask, &dyck_language_errors::kTask, &kukurasu::kTask, &mathador::kTask,
-                                              &sudoku::kTask};
+  static constexpr const TaskEntry* kAll[] = {&dyck_language::kTask, &dyck_language_errors::kTask, &futoshiki::kTask, &kukurasu::kTask,
+                                              &mathador::kTask,      &skyscraper_puzzle::kTask,    &sudoku::kTask};
   return kAll;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "base/error.h"
@@ -59,6 +60,69 @@ bool plain_sudoku(const nlohmann::json& given, const std::string& text) {
       for (const std::string& place : {fmt::format("r{}", r), fmt::format("c{}", c), fmt::format("b{}/{}", r / tall, c / wide)}) {
         if (!seen.insert(place + "=" + digit).second) return false;
       }
+    }
+  }
+  return true;
+}
+
+// Latin squares: every row and column, sorted, is 1, 2, …
+bool plain_latin(const std::vector<std::vector<std::string>>& rows, size_t side) {
+  if (rows.size() != side) return false;
+  for (size_t i = 0; i < side; ++i) {
+    if (rows[i].size() != side) return false;
+    std::vector<std::string> row = rows[i], column, wanted;
+    for (size_t j = 0; j < side; ++j) {
+      if (rows[j].size() != side) return false;
+      column.push_back(rows[j][i]);
+      wanted.push_back(std::to_string(j + 1));
+    }
+    std::ranges::sort(row);
+    std::ranges::sort(column);
+    if (row != wanted || column != wanted) return false;
+  }
+  return true;
+}
+
+bool plain_given(const nlohmann::json& board, const std::vector<std::vector<std::string>>& rows) {
+  for (size_t r = 0; r < board.size(); ++r) {
+    for (size_t c = 0; c < board[r].size(); ++c) {
+      if (board[r][c].is_number() && board[r][c].dump() != rows[r][c]) return false;
+    }
+  }
+  return true;
+}
+
+bool plain_futoshiki(const nlohmann::json& given, const std::string& text) {
+  const auto rows = plain_rows(text);
+  if (!plain_latin(rows, given["grid_size"]) || !plain_given(given["grid"], rows)) return false;
+  for (const auto& one : given["constraints"]) {
+    const std::string a = rows[one[0][0].get<size_t>()][one[0][1].get<size_t>()],
+                      b = rows[one[1][0].get<size_t>()][one[1][1].get<size_t>()];
+    if (one[2] == ">" ? a <= b : a >= b) return false;
+  }
+  return true;
+}
+
+// A building is seen if nothing as high stands before it.
+bool plain_skyscrapers(const nlohmann::json& given, const std::string& text) {
+  const auto rows = plain_rows(text);
+  const size_t side = given["n"];
+  if (!plain_latin(rows, side) || (given.contains("grid") && !plain_given(given["grid"], rows))) return false;
+  const auto counted = [&](const auto& height) {
+    int count = 0;
+    for (size_t i = 0; i < side; ++i) {
+      bool hidden = false;
+      for (size_t j = 0; j < i; ++j) hidden = hidden || height(j) > height(i);
+      count += hidden ? 0 : 1;
+    }
+    return count;
+  };
+  for (size_t i = 0; i < side; ++i) {
+    const int top = counted([&](size_t j) { return rows[j][i]; }), bottom = counted([&](size_t j) { return rows[side - 1 - j][i]; });
+    const int left = counted([&](size_t j) { return rows[i][j]; }), right = counted([&](size_t j) { return rows[i][side - 1 - j]; });
+    for (const auto& [name, have] :
+         {std::pair("top", top), std::pair("bottom", bottom), std::pair("left", left), std::pair("right", right)}) {
+      if (given[name][i] != 0 && given[name][i] != have) return false;
     }
   }
   return true;
@@ -174,10 +238,9 @@ struct Second {
   std::string_view key;
   bool (*checks)(const nlohmann::json& given, const std::string& text);
 };
-constexpr Second kSecond[] = {{"sudoku", plain_sudoku},
-                              {"kukurasu", plain_kukurasu},
-                              {"dyck_language", plain_dyck},
-                              {"dyck_language_errors", plain_dyck_errors},
+constexpr Second kSecond[] = {{"sudoku", plain_sudoku},       {"kukurasu", plain_kukurasu},
+                              {"futoshiki", plain_futoshiki}, {"skyscraper_puzzle", plain_skyscrapers},
+                              {"dyck_language", plain_dyck},  {"dyck_language_errors", plain_dyck_errors},
                               {"mathador", plain_mathador}};
 
 const Second& second_of(const TaskEntry& task) {
@@ -271,7 +334,8 @@ TEST(PuzzleTasks, GivensOfOthersAreChecked) {
          {nlohmann::json(), nlohmann::json::array(), nlohmann::json::object(), nlohmann::json{{"original_sudoku", {{1, 2}, {2}}}},
           nlohmann::json{{"original_sudoku", nlohmann::json::array()}}, nlohmann::json{{"row_sums", {-1}}, {"col_sums", {1}}},
           nlohmann::json{{"full_sequence", std::string(5000, '(')}}, nlohmann::json{{"is_valid", "no"}},
-          nlohmann::json{{"numbers", {1.5}}, {"result", 24}}}) {
+          nlohmann::json{{"numbers", {1.5}}, {"result", 24}}, nlohmann::json{{"n", 99}},
+          nlohmann::json{{"grid", {{1, "X"}, {"X", 2}}}, {"constraints", {{{0, 0}, {9, 9}, ">"}}}}}) {
       try {
         task->verify(given, "1");
         ADD_FAILURE() << task->key << " takes " << given.dump().substr(0, 60);
@@ -334,6 +398,49 @@ TEST(PuzzleTasks, KukurasusAreCountedAsByTryingAll) {
     }
     SearchBudget budget;
     EXPECT_EQ(kukurasu::count_solutions(sums, 100000, budget).found, all);
+  }
+}
+
+// All 576 Latin squares of side 4, by trying all fillings; those that keep the signs, or show the clues, of a board.
+std::vector<NumberGrid> all_latin_squares() {
+  std::vector<NumberGrid> all;
+  NumberGrid grid(4, 4);
+  const std::function<void(int64_t)> fill = [&](int64_t cell) {
+    if (cell == 16) return all.push_back(grid);
+    for (int64_t number = 1; number <= 4; ++number) {
+      bool fits = true;
+      for (int64_t other = 0; other < cell; ++other)
+        fits = fits && !(grid.cells[static_cast<size_t>(other)] == number && (other / 4 == cell / 4 || other % 4 == cell % 4));
+      if (!fits) continue;
+      grid.cells[static_cast<size_t>(cell)] = number;
+      fill(cell + 1);
+    }
+  };
+  fill(0);
+  return all;
+}
+
+TEST(PuzzleTasks, LatinPuzzlesAreCountedAsByTryingAll) {
+  const std::vector<NumberGrid> all = all_latin_squares();
+  ASSERT_EQ(all.size(), 576u);
+  for (const char* key : {"futoshiki", "skyscraper_puzzle"}) {
+    const TaskEntry& task = task_named(key);
+    for (uint64_t i = 0; i < 30; ++i) {
+      // A made puzzle loses some of what it tells, so that it may have several solutions.
+      Draw draw({.task = "loses", .index = i});
+      nlohmann::json given =
+          make_puzzle(task, with_changes(task.knobs, at_level(task.knobs, 3), {{"side", 4}}), 4, static_cast<int64_t>(i))->puzzle.given;
+      if (given.contains("constraints") && !given["constraints"].empty())
+        given["constraints"].erase(draw.below(given["constraints"].size()));
+      for (const char* side : {"top", "left", "right", "bottom"}) {
+        if (given.contains(side)) given[side][draw.below(4)] = 0;
+      }
+      if (given.contains("grid")) given["grid"][draw.below(4)][draw.below(4)] = "X";
+      const auto plain =
+          std::ranges::count_if(all, [&](const NumberGrid& one) { return second_of(task).checks(given, grid_payload(one)); });
+      SearchBudget budget;
+      EXPECT_EQ(task.count_solutions(given, 10000, budget).found, plain) << given.dump();
+    }
   }
 }
 
