@@ -1,0 +1,36 @@
+// Literal: a value as people and models write them, read without evaluating anything: nested lists in [] or (), dictionaries in {}, texts in single
+// or double quotes, bare words, integers, decimals, None/null, True/False. Commas at the end are taken.
+//
+//   const std::optional<Literal> grid = read_literal("[[1, 'X'], [2, 3],]");
+//
+// Bounded: nesting of 8, 8,192 values; beyond that, and of anything else, there is no value. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace longhaul::puzzles {
+
+struct Literal {
+  enum class Kind : uint8_t { kNull, kBool, kInteger, kDecimal, kWord, kText, kList, kDictionary };
+  Kind kind = Kind::kNull;
+  int64_t integer = 0;         // of kInteger and kBool
+  std::string text;            // of all but lists and dictionaries, as it was written, without quotes
+  std::vector<Literal> items;  // of kList; of kDictionary keys and values in turn
+
+  bool is_list() const { return kind == Kind::kList; }
+};
+
+std::optional<Literal> read_literal(std::string_view text);
+// The whole of a text as an integer of at most 18 digits, as it is usually written: a minus sign or none, no zeros in front.
+std::optional<int64_t> read_integer(std::string_view text);
+
+// A grid of cells as texts. Rows are lists ("[[1, X], [2, 3]]"), or stand between commas with blanks between cells ("[[1 X,2 3]]"). Rows may differ in
+// length; cells must be no lists.
+std::optional<std::vector<std::vector<std::string>>> read_grid(std::string_view payload);
+
+}  // namespace longhaul::puzzles

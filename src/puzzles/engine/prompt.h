@@ -1,0 +1,32 @@
+// Prompts: the text that a model is asked with. Every template of a task states the same facts and rules in one language; they differ in their words
+// and in the order of the parts. The instruction about tags is the trainer's to add, not the puzzle's.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace longhaul::puzzles {
+
+enum class Language : uint8_t { kEnglish, kChinese };
+
+inline constexpr int64_t kTemplates = 8;  // of each task in each language
+
+// The parts of a task's prompts in one language. Template t takes openings[t], rules[t % 2] and formats[t / 2 % 2]; odd templates have the board in front
+// of the rules, even ones behind them.
+struct PromptParts {
+  std::string_view openings[kTemplates];
+  std::string rules[2];
+  std::string formats[2];
+};
+
+inline std::string prompt_of(const PromptParts& parts, const std::string& board, int64_t which) {
+  const std::string& rules = parts.rules[which % 2];
+  const std::string& format = parts.formats[which / 2 % 2];
+  if (which % 2 == 1) return fmt::format("{}\n\n{}\n\n{}\n\n{}", parts.openings[which], board, rules, format);
+  return fmt::format("{}\n\n{}\n\n{}\n\n{}", parts.openings[which], rules, board, format);
+}
+
+}  // namespace longhaul::puzzles

@@ -1,0 +1,63 @@
+#include "puzzles/maker.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/signals.h"
+
+namespace longhaul::puzzles {
+namespace {
+
+constexpr uint64_t kMostAttempts = 1000;
+constexpr int64_t kAtOnce = 256;  // indexes between two looks at what is double
+
+}  // namespace
+
+std::optional<MadePuzzle> make_puzzle(const TaskEntry& task, const KnobValues& knobs, uint64_t seed, int64_t index) {
+  for (uint64_t attempt = 0; attempt < kMostAttempts; ++attempt) {
+    Draw draw({.task = task.key, .version = task.version, .seed = seed, .index = static_cast<uint64_t>(index), .attempt = attempt});
+    std::optional<Puzzle> puzzle = task.generate(knobs, draw);
+    if (!puzzle) continue;
+    const Verdict verdict = task.verify(puzzle->given, puzzle->solution);
+    LONGHAUL_ASSERT(verdict.accepted(), "{} seed {} index {}: {}", task.key, seed, index, verdict.text);
+    const uint64_t hash = xxh3(task.canonical(puzzle->given));
+    return MadePuzzle{std::move(*puzzle), index, static_cast<int64_t>(attempt) + 1, hash};
+  }
+  return std::nullopt;
+}
+
+std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, const std::function<void(int64_t made)>& progress) {
+  std::vector<MadePuzzle> all;
+  std::unordered_set<uint64_t> known;
+  int64_t without = 0;  // indexes one after the other that gave nothing new
+  for (int64_t first = 0; static_cast<int64_t>(all.size()) < request.count; first += kAtOnce) {
+    throw_if_stop_requested("making puzzles");
+    std::vector<std::optional<MadePuzzle>> made(static_cast<size_t>(kAtOnce));
+    parallel_for(0, kAtOnce, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        made[static_cast<size_t>(i)] = make_puzzle(*request.task, request.knobs, request.seed, first + i);
+    });
+    for (std::optional<MadePuzzle>& one : made) {
+      if (static_cast<int64_t>(all.size()) == request.count) break;
+      if (!one || !known.insert(one->hash).second) {
+        ++without;
+        continue;
+      }
+      without = 0;
+      all.push_back(std::move(*one));
+    }
+    if (progress) progress(static_cast<int64_t>(all.size()));
+    if (without >= 4 * kAtOnce)
+      throw Error({.code = ExitCode::kUsage,
+                   .what = fmt::format("{} has no more different puzzles with these knobs", request.task->key),
+                   .expected = fmt::format("{} of them", request.count),
+                   .found = fmt::format("{}", all.size()),
+                   .hint = "ask for fewer (--count), or for another level or other knobs"});
+  }
+  return all;
+}
+
+}  // namespace longhaul::puzzles

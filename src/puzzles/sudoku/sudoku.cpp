@@ -1,0 +1,246 @@
+#include "puzzles/sudoku/sudoku.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace longhaul::puzzles::sudoku {
+namespace {
+
+constexpr int64_t kLargestSide = 9;
+constexpr Knob kKnobs[] = {{"side", 4, 9, 9, 9, "rows and columns: 4, 6 or 9"},
+                           {"clues_percent", 25, 95, 74, 30, "percent of the cells that are given"}};
+
+// A grid that is being filled: which digits each row, column and box has already.
+class Search {
+ public:
+  explicit Search(const NumberGrid& board) : side_(board.rows), boxes_(boxes_of(board.rows)), cells_(board.cells) {
+    for (int64_t cell = 0; cell < side_ * side_; ++cell) {
+      if (cells_[static_cast<size_t>(cell)] != kBlank) consistent_ &= put(cell, static_cast<int>(cells_[static_cast<size_t>(cell)]));
+    }
+  }
+
+  // Calls `found` for each solution until it returns false. `order()` gives the digits in the order in which the next open cell tries them.
+  template <class Order, class Found>
+  bool run(SearchBudget& budget, const Order& order, const Found& found) {
+    if (!consistent_) return true;
+    return step(budget, order, found);
+  }
+  const std::vector<int64_t>& cells() const { return cells_; }
+
+ private:
+  size_t box_of(int64_t cell) const {
+    const int64_t row = cell / side_, column = cell % side_;
+    return static_cast<size_t>(row / boxes_.rows * (side_ / boxes_.columns) + column / boxes_.columns);
+  }
+  bool put(int64_t cell, int digit) {
+    const uint32_t bit = 1U << digit;
+    uint32_t &row = rows_[static_cast<size_t>(cell / side_)], &column = columns_[static_cast<size_t>(cell % side_)],
+             &box = used_[box_of(cell)];
+    if (((row | column | box) & bit) != 0) return false;
+    row |= bit, column |= bit, box |= bit;
+    return true;
+  }
+  void take(int64_t cell, int digit) {
+    const uint32_t bit = 1U << digit;
+    rows_[static_cast<size_t>(cell / side_)] ^= bit;
+    columns_[static_cast<size_t>(cell % side_)] ^= bit;
+    used_[box_of(cell)] ^= bit;
+  }
+  uint32_t free_digits(int64_t cell) const {
+    const uint32_t all = ((1U << side_) - 1) << 1;
+    return all & ~(rows_[static_cast<size_t>(cell / side_)] | columns_[static_cast<size_t>(cell % side_)] | used_[box_of(cell)]);
+  }
+
+  template <class Order, class Found>
+  bool step(SearchBudget& budget, const Order& order, const Found& found) {
+    if (!budget.spend()) return false;
+    int64_t best = -1;
+    int fewest = 100;
+    for (int64_t cell = 0; cell < side_ * side_ && fewest > 1; ++cell) {
+      if (cells_[static_cast<size_t>(cell)] != kBlank) continue;
+      const int free = std::popcount(free_digits(cell));
+      if (free < fewest) best = cell, fewest = free;
+    }
+    if (best < 0) return found();
+    const uint32_t free = free_digits(best);
+    for (const int digit : order()) {
+      if ((free >> digit & 1) == 0) continue;
+      put(best, digit);
+      cells_[static_cast<size_t>(best)] = digit;
+      const bool go_on = step(budget, order, found);
+      take(best, digit);
+      cells_[static_cast<size_t>(best)] = kBlank;
+      if (!go_on) return false;
+    }
+    return true;
+  }
+
+  int64_t side_;
+  Boxes boxes_;
+  std::vector<int64_t> cells_;
+  std::array<uint32_t, kLargestSide> rows_{}, columns_{}, used_{};
+  bool consistent_ = true;
+};
+
+std::vector<int> digits_of(int64_t side) {
+  std::vector<int> digits(static_cast<size_t>(side));
+  std::iota(digits.begin(), digits.end(), 1);
+  return digits;
+}
+
+NumberGrid board_of(const nlohmann::json& given) {
+  if (!given.is_object() || !given.contains("original_sudoku"))
+    throw Error({.code = ExitCode::kData, .what = "unusable sudoku", .expected = "an object with \"original_sudoku\""});
+  NumberGrid board = number_grid(given["original_sudoku"], "original_sudoku", kLargestSide);
+  if (board.rows != board.columns || boxes_of(board.rows).rows == 0 ||
+      std::ranges::any_of(board.cells, [&](int64_t cell) { return cell == 0 || cell > board.rows; }))
+    throw Error({.code = ExitCode::kData,
+                 .what = "unusable sudoku",
+                 .expected = "4, 6 or 9 rows and columns of digits from 1 to the side, or \"X\"",
+                 .found = fmt::format("{} rows, {} columns", board.rows, board.columns),
+                 .where = "original_sudoku"});
+  return board;
+}
+
+std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
+  const int64_t side = knobs["side"], cells = side * side;
+  if (boxes_of(side).rows == 0)
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "there is no sudoku of that side",
+                 .expected = "side=4, 6 or 9",
+                 .found = fmt::format("{}", side)});
+  const NumberGrid full = random_full_grid(side, draw);
+  NumberGrid board = full;
+  std::vector<size_t> order(static_cast<size_t>(cells));
+  std::iota(order.begin(), order.end(), size_t{0});
+  draw.shuffle(order);
+  int64_t clues = cells;
+  const int64_t wanted = std::max<int64_t>(1, knobs["clues_percent"] * cells / 100);
+  for (const size_t cell : order) {
+    if (clues == wanted) break;
+    board.cells[cell] = kBlank;
+    SearchBudget budget{.nodes = 20'000};
+    if (count_solutions(board, 2, budget).unique()) {
+      --clues;
+    } else {
+      board.cells[cell] = full.cells[cell];
+    }
+  }
+  if (clues > wanted) return std::nullopt;  // nothing more can be taken away in this order
+  return Puzzle{.given = {{"original_sudoku", grid_json(board)}}, .solution = grid_payload(full)};
+}
+
+Verdict verify(const nlohmann::json& given, std::string_view payload) {
+  const NumberGrid board = board_of(given);
+  const std::optional<NumberGrid> answer = answered_grid(payload);
+  if (!answer) return {VerdictCode::kUnreadable, "no grid of whole numbers in rows of one length"};
+  if (answer->rows != board.rows || answer->columns != board.columns)
+    return {VerdictCode::kShape,
+            fmt::format("{} rows of {} cells, where the puzzle has {} of {}", answer->rows, answer->columns, board.rows, board.columns)};
+  const Boxes boxes = boxes_of(board.rows);
+  std::array<std::array<uint32_t, kLargestSide>, 3> seen{};
+  for (int64_t r = 0; r < board.rows; ++r) {
+    for (int64_t c = 0; c < board.columns; ++c) {
+      const int64_t digit = answer->at(r, c);
+      if (board.at(r, c) != kBlank && digit != board.at(r, c))
+        return {VerdictCode::kGivenChanged, fmt::format("row {}, column {} is given as {}", r + 1, c + 1, board.at(r, c))};
+      if (digit < 1 || digit > board.rows)
+        return {VerdictCode::kRuleBroken, fmt::format("{} in row {}, column {} is no digit from 1 to {}", digit, r + 1, c + 1, board.rows)};
+      const int64_t box = r / boxes.rows * (board.columns / boxes.columns) + c / boxes.columns;
+      const int64_t units[3] = {r, c, box};
+      constexpr std::string_view kNames[3] = {"row", "column", "box"};
+      for (size_t kind = 0; kind < 3; ++kind) {
+        uint32_t& digits = seen[kind][static_cast<size_t>(units[kind])];
+        if ((digits >> digit & 1) != 0)
+          return {VerdictCode::kRuleBroken, fmt::format("{} stands twice in {} {}", digit, kNames[kind], units[kind] + 1)};
+        digits |= 1U << digit;
+      }
+    }
+  }
+  return {};
+}
+
+SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchBudget& budget) {
+  return count_solutions(board_of(given), limit, budget);
+}
+
+// Turned, mirrored and with its digits renamed in the order in which they come, the board that reads smallest.
+std::string canonical(const nlohmann::json& given) {
+  const NumberGrid board = board_of(given);
+  const Boxes boxes = boxes_of(board.rows);
+  std::string least;
+  const std::vector<NumberGrid> all = turned(board);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (boxes.rows != boxes.columns && i / 2 % 2 == 1) continue;  // a quarter turn would lay its boxes across
+    std::array<char, kLargestSide + 1> name{};
+    char next = '1';
+    std::string text;
+    for (const int64_t cell : all[i].cells) {
+      if (cell == kBlank) {
+        text += '.';
+        continue;
+      }
+      char& known = name[static_cast<size_t>(cell)];
+      if (known == 0) known = next++;
+      text += known;
+    }
+    if (least.empty() || text < least) least = text;
+  }
+  return least;
+}
+
+}  // namespace
+
+Boxes boxes_of(int64_t side) {
+  switch (side) {
+    case 4:
+      return {2, 2};
+    case 6:
+      return {2, 3};
+    case 9:
+      return {3, 3};
+    default:
+      return {};
+  }
+}
+
+SolutionCount count_solutions(const NumberGrid& board, int64_t limit, SearchBudget& budget) {
+  SolutionCount count;
+  Search search(board);
+  const std::vector<int> digits = digits_of(board.rows);
+  search.run(
+      budget, [&]() -> const std::vector<int>& { return digits; }, [&] { return ++count.found < limit; });
+  count.known = !budget.spent();
+  return count;
+}
+
+NumberGrid random_full_grid(int64_t side, Draw& draw) {
+  NumberGrid grid(side, side, kBlank);
+  SearchBudget budget;
+  Search search(grid);
+  const auto shuffled = [&] {
+    std::vector<int> digits = digits_of(side);
+    draw.shuffle(digits);
+    return digits;
+  };
+  search.run(budget, shuffled, [&] {
+    grid.cells = search.cells();
+    return false;
+  });
+  return grid;
+}
+
+const TaskEntry kTask = {.key = "sudoku",
+                         .title = "Sudoku",
+                         .knobs = kKnobs,
+                         .generate = generate,
+                         .prompt = prompt,
+                         .verify = verify,
+                         .count_solutions = count_of_given,
+                         .canonical = canonical};
+
+}  // namespace longhaul::puzzles::sudoku

@@ -1,0 +1,52 @@
+// TaskEntry: one kind of puzzle, whole: knobs, generator, prompts, verifier and solver, as plain functions. A folder a task (puzzles/sudoku), listed in
+// tasks.cpp; docs/puzzles.md says how to add one.
+//
+// A puzzle is its `given`: a JSON object with exactly the keys that the public verifier of the task reads, so that data sets can be exchanged. Every
+// function is pure. Those that take a `given` from a file throw Error (kData, naming what is wrong with it) where it cannot be a puzzle of the task; an
+// answer, whatever it holds, never throws.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "puzzles/engine/draw.h"
+#include "puzzles/engine/knobs.h"
+#include "puzzles/engine/prompt.h"
+#include "puzzles/engine/search.h"
+#include "puzzles/engine/verdict.h"
+
+namespace longhaul::puzzles {
+
+struct Puzzle {
+  nlohmann::json given;
+  std::string solution;  // a payload that the verifier accepts
+};
+
+enum class Uniqueness : uint8_t {
+  kProved,    // the generator hands out only puzzles for which count_solutions() has found one solution
+  kComputed,  // the answer follows from the puzzle by computation
+  kAny,       // any valid answer is accepted, and there may be several
+};
+
+struct TaskEntry {
+  std::string_view key;    // "sudoku": the public name
+  std::string_view title;  // for people
+  int64_t version = 1;     // another one whenever the same seed may give another puzzle
+  Uniqueness uniqueness = Uniqueness::kProved;
+  std::span<const Knob> knobs;
+
+  // None: this attempt failed (not unique, too much work); another Draw may succeed.
+  std::optional<Puzzle> (*generate)(const KnobValues& knobs, Draw& draw);
+  std::string (*prompt)(const nlohmann::json& given, Language language, int64_t which);
+  Verdict (*verify)(const nlohmann::json& given, std::string_view payload);
+  // At most `limit` solutions. Null for kComputed and kAny.
+  SolutionCount (*count_solutions)(const nlohmann::json& given, int64_t limit, SearchBudget& budget);
+  // The same text for puzzles that are one puzzle under the symmetries of the task.
+  std::string (*canonical)(const nlohmann::json& given);
+};
+
+}  // namespace longhaul::puzzles

@@ -1,0 +1,40 @@
+#include "puzzles/tasks.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "puzzles/dyck_language/dyck_language.h"
+#include "puzzles/dyck_language_errors/dyck_language_errors.h"
+#include "puzzles/futoshiki/futoshiki.h"
+#include "puzzles/kukurasu/kukurasu.h"
+#include "puzzles/mathador/mathador.h"
+#include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
+#include "puzzles/sudoku/sudoku.h"
+
+namespace longhaul::puzzles {
+
+std::span<const TaskEntry* const> tasks() {
+  static constexpr const TaskEntry* kAll[] = {&dyck_language::kTask, &dyck_language_errors::kTask, &futoshiki::kTask, &kukurasu::kTask,
+                                              &mathador::kTask,      &skyscraper_puzzle::kTask,    &sudoku::kTask};
+  return kAll;
+}
+
+const TaskEntry& task_named(std::string_view key) {
+  if (key.starts_with("val/")) key.remove_prefix(4);
+  for (const TaskEntry* task : tasks()) {
+    if (task->key == key) return *task;
+  }
+  std::vector<std::string> known;
+  for (const TaskEntry* task : tasks()) known.emplace_back(task->key);
+  const std::string near = nearest_spelling(std::string(key), known);
+  throw Error({.code = ExitCode::kUsage,
+               .what = "there is no such puzzle",
+               .expected = fmt::format("one of {}", fmt::join(known, ", ")),
+               .found = brief(printable(std::string(key))),
+               .hint = near.empty() ? "longhaul puzzles list tells of each" : "did you mean " + near + "?"});
+}
+
+}  // namespace longhaul::puzzles

@@ -1,0 +1,161 @@
+// Reading answers: tags and shells, literals, grids, arithmetic; and the numbers of a draw.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "puzzles/engine/answer.h"
+#include "puzzles/engine/arithmetic.h"
+#include "puzzles/engine/draw.h"
+#include "puzzles/engine/grid.h"
+#include "puzzles/engine/knobs.h"
+#include "puzzles/engine/literal.h"
+
+namespace longhaul::puzzles {
+namespace {
+
+TEST(PuzzleAnswer, IsTheLastPairOfTagsAfterTheLastThought) {
+  EXPECT_EQ(payload_of("<think>maybe <answer>1</answer></think><answer>2</answer> or <answer> 3 </answer>"), "3");
+  EXPECT_EQ(payload_of("<answer>1</answer>"), "1");
+  EXPECT_EQ(payload_of("<think>a</think><think>b <answer>9</answer></think> no more"), std::nullopt);
+  EXPECT_EQ(payload_of("<answer>open"), std::nullopt);
+  EXPECT_EQ(payload_of("</answer>7<answer>"), std::nullopt);
+  EXPECT_EQ(payload_of("plain 7"), std::nullopt);
+  EXPECT_EQ(payload_of("<answer>1</answer></answer>"), "1</answer>");
+}
+
+TEST(PuzzleAnswer, LosesTheShellAroundIt) {
+  EXPECT_EQ(payload_without_tags("```python\n[[1]]\n```"), "[[1]]");
+  EXPECT_EQ(payload_without_tags("first ```1``` then\n```\n2\n```"), "2");
+  EXPECT_EQ(payload_without_tags("It is \\boxed{A,\\text{B}}."), "B");
+  EXPECT_EQ(payload_without_tags("\\boxed{\\text{A,C}}"), "A,C");
+  EXPECT_EQ(payload_without_tags("\\boxed{1} no, \\boxed{2}"), "2");
+  EXPECT_EQ(payload_without_tags("\\boxed{1"), "\\boxed{1");
+  EXPECT_EQ(payload_without_tags("［［１，２］，［３，４］］"), "[[1,2],[3,4]]");
+  EXPECT_EQ(payload_without_tags("−７"), "-7");
+}
+
+TEST(PuzzleAnswer, ATooLongOneIsNone) {
+  EXPECT_EQ(payload_without_tags(std::string(kLongestPayload + 1, '1')), std::nullopt);
+  EXPECT_TRUE(payload_without_tags(std::string(kLongestPayload, '1')).has_value());
+}
+
+TEST(PuzzleAnswer, StrictFormatHasEachTagOnceInOrder) {
+  EXPECT_TRUE(has_strict_format("  <think>a</think>\n<answer>1</answer>\n"));
+  EXPECT_FALSE(has_strict_format("so <think>a</think><answer>1</answer>"));
+  EXPECT_FALSE(has_strict_format("<think>a</think><answer>1</answer>."));
+  EXPECT_FALSE(has_strict_format("<think>a</think><answer>0</answer><answer>1</answer>"));
+  EXPECT_FALSE(has_strict_format("<think><answer>1</think></answer>"));
+}
+
+TEST(PuzzleLiteral, IsReadWithoutEvaluation) {
+  const auto value = read_literal("[(1, 'a b'), {\"k\": None, x: [True,]}, -2.50, word]");
+  ASSERT_TRUE(value.has_value());
+  ASSERT_EQ(value->items.size(), 4u);
+  EXPECT_EQ(value->items[0].items[0].integer, 1);
+  EXPECT_EQ(value->items[0].items[1].text, "a b");
+  EXPECT_EQ(value->items[1].kind, Literal::Kind::kDictionary);
+  EXPECT_EQ(value->items[1].items[1].kind, Literal::Kind::kNull);
+  EXPECT_EQ(value->items[1].items[3].items[0].integer, 1);
+  EXPECT_EQ(value->items[2].kind, Literal::Kind::kDecimal);
+  EXPECT_EQ(value->items[3].kind, Literal::Kind::kWord);
+  for (const char* bad : {"", "[1", "[1 2]", "[1]]", "{1}", "'open", "[,]", "[1](", "__import__('os')"})
+    EXPECT_FALSE(read_literal(bad)) << bad;
+}
+
+TEST(PuzzleLiteral, IsBoundedInDepthAndNumber) {
+  EXPECT_TRUE(read_literal(std::string(8, '[') + std::string(8, ']')));
+  EXPECT_FALSE(read_literal(std::string(10, '[') + std::string(10, ']')));
+  EXPECT_FALSE(read_literal(std::string(60000, '[')));
+  std::string many = "[";
+  for (int i = 0; i < 9000; ++i) many += "1,";
+  EXPECT_FALSE(read_literal(many + "]"));
+}
+
+TEST(PuzzleLiteral, IntegersAreWholeTexts) {
+  EXPECT_EQ(read_integer(" 12 "), 12);
+  EXPECT_EQ(read_integer("0"), 0);
+  EXPECT_EQ(read_integer("-3"), -3);
+  for (const char* bad : {"", "1.0", "1 2", "+1", "02", "-0", "-", "0x1", "99999999999999999999", "--1", "1e3"})
+    EXPECT_FALSE(read_integer(bad)) << bad;
+}
+
+TEST(PuzzleGrid, ComesAsListsOrAsRowsBetweenCommas) {
+  const std::vector<std::vector<std::string>> expected = {{"1", "X"}, {"2", "3"}};
+  EXPECT_EQ(read_grid("[[1, 'X'], [2, 3]]"), expected);
+  EXPECT_EQ(read_grid("((1, \"X\"), (2, 3))"), expected);
+  EXPECT_EQ(read_grid("[[1 X,2 3]]"), expected);
+  EXPECT_FALSE(read_grid("[1, 2]"));
+  EXPECT_FALSE(read_grid("[[[1]]]"));
+  EXPECT_FALSE(read_grid("1 2"));
+}
+
+TEST(PuzzleGrid, TurnsEightWays) {
+  NumberGrid grid(2, 2);
+  grid.cells = {1, 2, 3, 4};
+  std::set<std::vector<int64_t>> all;
+  for (const NumberGrid& one : turned(grid)) all.insert(one.cells);
+  // The eight orders of the corners that keep neighbours neighbours, by hand.
+  const std::set<std::vector<int64_t>> expected = {{1, 2, 3, 4}, {2, 1, 4, 3}, {3, 1, 4, 2}, {1, 3, 2, 4},
+                                                   {4, 3, 2, 1}, {3, 4, 1, 2}, {2, 4, 1, 3}, {4, 2, 3, 1}};
+  EXPECT_EQ(all, expected);
+  EXPECT_EQ(turned(NumberGrid(1, 2)).size(), 4u);
+}
+
+TEST(PuzzleArithmetic, IsExact) {
+  const auto value = [](const char* text) { return read_arithmetic(text).value().value; };
+  EXPECT_EQ(value("8/(3-8/3)"), (Fraction{24, 1}));
+  EXPECT_EQ(value("2 - 3 - 4"), (Fraction{-5, 1}));
+  EXPECT_EQ(value("7 / 2 / 2"), (Fraction{7, 4}));
+  EXPECT_EQ(value("2+3*4"), (Fraction{14, 1}));
+  EXPECT_THAT(read_arithmetic("(8 - 4) * 6")->numbers, ::testing::ElementsAre(8, 4, 6));
+}
+
+TEST(PuzzleArithmetic, RefusesEverythingElse) {
+  for (const char* bad : {"", "1 +", "-1", "(1", "1)", "2**3", "7//2", "1 2", "1/0", "1/(2-2)", "24 or(True)", "1.5", "+3", "a", "()",
+                          "2(3)", "99999999999*99999999999*99999999999"})
+    EXPECT_FALSE(read_arithmetic(bad)) << bad;
+  EXPECT_FALSE(read_arithmetic(std::string(2000, '(') + "1" + std::string(2000, ')')));
+}
+
+TEST(PuzzleDraw, IsAFunctionOfItsName) {
+  const auto numbers = [](const DrawName& name) {
+    Draw draw(name);
+    std::vector<uint64_t> all;
+    for (int i = 0; i < 8; ++i) all.push_back(draw.below(1'000'000));
+    return all;
+  };
+  const DrawName name{.task = "sudoku", .version = 1, .seed = 5, .index = 6, .attempt = 7};
+  EXPECT_EQ(numbers(name), numbers(name));
+  for (const DrawName& other : {DrawName{"kukurasu", 1, 5, 6, 7}, DrawName{"sudoku", 2, 5, 6, 7}, DrawName{"sudoku", 1, 6, 6, 7},
+                                DrawName{"sudoku", 1, 5, 7, 7}, DrawName{"sudoku", 1, 5, 6, 8}})
+    EXPECT_NE(numbers(name), numbers(other));
+}
+
+TEST(PuzzleDraw, ShufflesAllWaysAlike) {
+  std::map<std::vector<int>, int> seen;
+  for (uint64_t i = 0; i < 6000; ++i) {
+    Draw draw({.task = "t", .index = i});
+    std::vector<int> items = {1, 2, 3};
+    draw.shuffle(items);
+    ++seen[items];
+  }
+  ASSERT_EQ(seen.size(), 6u);
+  for (const auto& [order, count] : seen) EXPECT_NEAR(count, 1000, 150);  // five standard deviations of a binomial are 144
+}
+
+TEST(PuzzleKnobs, LevelsAreEvenlySpacedAndChangesAreChecked) {
+  static constexpr Knob kKnobs[] = {{"up", 0, 100, 10, 20, ""}, {"down", 0, 100, 75, 28, ""}};
+  EXPECT_EQ(at_level(kKnobs, 0)["up"], 10);
+  EXPECT_EQ(at_level(kKnobs, 3)["up"], 13);
+  EXPECT_EQ(at_level(kKnobs, 10)["down"], 28);
+  EXPECT_EQ(at_level(kKnobs, 5)["down"], 51);  // 75 − 23.5
+  EXPECT_EQ(with_changes(kKnobs, at_level(kKnobs, 0), {{"up", 99}})["up"], 99);
+  EXPECT_THROW(at_level(kKnobs, 11), Error);
+  EXPECT_THROW(with_changes(kKnobs, at_level(kKnobs, 0), {{"up", 101}}), Error);
+  EXPECT_THROW(with_changes(kKnobs, at_level(kKnobs, 0), {{"ub", 1}}), Error);
+}
+
+}  // namespace
+}  // namespace longhaul::puzzles

@@ -1,0 +1,571 @@
+// What holds of every task: solutions are accepted, changed ones are judged as a second checker judges them, puzzles that should have one solution have one
+// by a second solver, prompts hold what they must, and everything is a function of the seed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "puzzles/dyck_language/dyck_language.h"
+#include "puzzles/dyck_language_errors/dyck_language_errors.h"
+#include "puzzles/kukurasu/kukurasu.h"
+#include "puzzles/maker.h"
+#include "puzzles/mathador/mathador.h"
+#include "puzzles/records.h"
+#include "puzzles/sudoku/sudoku.h"
+#include "puzzles/tasks.h"
+
+namespace longhaul::puzzles {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Second checkers, written apart from the verifiers: of an answer in the form that our own solutions have.
+
+std::vector<std::vector<std::string>> plain_rows(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  std::string cell;
+  bool inside = false;
+  for (const char c : text) {
+    if (c == '[') {
+      if (inside) return {};
+      rows.emplace_back();
+      inside = rows.size() > 1;  // the first bracket opens the list of rows
+    } else if (c == ']' || c == ',') {
+      if (inside) rows.back().push_back(std::exchange(cell, ""));
+      if (c == ']') inside = false;
+    } else if (c != ' ' && c != '"') {
+      cell += c;
+    }
+  }
+  if (!rows.empty()) rows.erase(rows.begin());
+  return rows;
+}
+
+bool plain_sudoku(const nlohmann::json& given, const std::string& text) {
+  const auto rows = plain_rows(text);
+  const auto& board = given["original_sudoku"];
+  const size_t side = board.size(), tall = side == 9 ? 3 : 2, wide = side / tall;
+  if (rows.size() != side) return false;
+  std::set<std::string> seen;
+  for (size_t r = 0; r < side; ++r) {
+    if (rows[r].size() != side) return false;
+    for (size_t c = 0; c < side; ++c) {
+      const std::string& digit = rows[r][c];
+      if (digit.size() != 1 || digit[0] < '1' || digit[0] > static_cast<char>('0' + side)) return false;
+      if (board[r][c].is_number() && board[r][c].dump() != digit) return false;
+      for (const std::string& place : {fmt::format("r{}", r), fmt::format("c{}", c), fmt::format("b{}/{}", r / tall, c / wide)}) {
+        if (!seen.insert(place + "=" + digit).second) return false;
+      }
+    }
+  }
+  return true;
+}
+
+// Latin squares: every row and column, sorted, is 1, 2, …
+bool plain_latin(const std::vector<std::vector<std::string>>& rows, size_t side) {
+  if (rows.size() != side) return false;
+  for (size_t i = 0; i < side; ++i) {
+    if (rows[i].size() != side) return false;
+    std::vector<std::string> row = rows[i], column, wanted;
+    for (size_t j = 0; j < side; ++j) {
+      if (rows[j].size() != side) return false;
+      column.push_back(rows[j][i]);
+      wanted.push_back(std::to_string(j + 1));
+    }
+    std::ranges::sort(row);
+    std::ranges::sort(column);
+    if (row != wanted || column != wanted) return false;
+  }
+  return true;
+}
+
+bool plain_given(const nlohmann::json& board, const std::vector<std::vector<std::string>>& rows) {
+  for (size_t r = 0; r < board.size(); ++r) {
+    for (size_t c = 0; c < board[r].size(); ++c) {
+      if (board[r][c].is_number() && board[r][c].dump() != rows[r][c]) return false;
+    }
+  }
+  return true;
+}
+
+bool plain_futoshiki(const nlohmann::json& given, const std::string& text) {
+  const auto rows = plain_rows(text);
+  if (!plain_latin(rows, given["grid_size"]) || !plain_given(given["grid"], rows)) return false;
+  for (const auto& one : given["constraints"]) {
+    const std::string a = rows[one[0][0].get<size_t>()][one[0][1].get<size_t>()],
+                      b = rows[one[1][0].get<size_t>()][one[1][1].get<size_t>()];
+    if (one[2] == ">" ? a <= b : a >= b) return false;
+  }
+  return true;
+}
+
+// A building is seen if nothing as high stands before it.
+bool plain_skyscrapers(const nlohmann::json& given, const std::string& text) {
+  const auto rows = plain_rows(text);
+  const size_t side = given["n"];
+  if (!plain_latin(rows, side) || (given.contains("grid") && !plain_given(given["grid"], rows))) return false;
+  const auto counted = [&](const auto& height) {
+    int count = 0;
+    for (size_t i = 0; i < side; ++i) {
+      bool hidden = false;
+      for (size_t j = 0; j < i; ++j) hidden = hidden || height(j) > height(i);
+      count += hidden ? 0 : 1;
+    }
+    return count;
+  };
+  for (size_t i = 0; i < side; ++i) {
+    const int top = counted([&](size_t j) { return rows[j][i]; }), bottom = counted([&](size_t j) { return rows[side - 1 - j][i]; });
+    const int left = counted([&](size_t j) { return rows[i][j]; }), right = counted([&](size_t j) { return rows[i][side - 1 - j]; });
+    for (const auto& [name, have] :
+         {std::pair("top", top), std::pair("bottom", bottom), std::pair("left", left), std::pair("right", right)}) {
+      if (given[name][i] != 0 && given[name][i] != have) return false;
+    }
+  }
+  return true;
+}
+
+bool plain_kukurasu(const nlohmann::json& given, const std::string& text) {
+  const auto rows = plain_rows(text);
+  if (rows.size() != given["row_sums"].size()) return false;
+  std::vector<int> columns(given["col_sums"].size());
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (rows[r].size() != columns.size()) return false;
+    int row = 0;
+    for (size_t c = 0; c < columns.size(); ++c) {
+      if (rows[r][c] != "1" && rows[r][c] != "X") return false;
+      if (rows[r][c] != "1") continue;
+      row += static_cast<int>(c) + 1;
+      columns[c] += static_cast<int>(r) + 1;
+    }
+    if (row != given["row_sums"][r].get<int>()) return false;
+  }
+  return columns == given["col_sums"].get<std::vector<int>>();
+}
+
+// Takes pairs that match out until nothing is left, as one may say what a Dyck word is.
+bool plain_balanced(std::string text) {
+  for (size_t before = text.size() + 1; text.size() < before;) {
+    before = text.size();
+    for (const char* pair : {"()", "[]", "{}", "<>"}) {
+      for (size_t at = text.find(pair); at != std::string::npos; at = text.find(pair)) text.erase(at, 2);
+    }
+  }
+  return text.empty();
+}
+
+// The answer follows from the prefix: no shorter text that begins so is balanced.
+bool plain_dyck(const nlohmann::json& given, const std::string& text) {
+  const std::string prefix = given["prefix"];
+  const size_t open =
+      static_cast<size_t>(std::ranges::count_if(prefix, [](char c) { return std::string_view("([{<").find(c) != std::string_view::npos; }));
+  return text.starts_with(prefix) && plain_balanced(text) && text.size() == 2 * open;
+}
+
+// A prefix of a Dyck word is one that some closers make balanced; the first error ends the shortest prefix that is none.
+bool plain_dyck_errors(const nlohmann::json& given, const std::string& text) {
+  const std::string sequence = given["sequence"];
+  const auto can_go_on = [](const std::string& begin) {
+    std::string rest = begin;
+    for (size_t before = rest.size() + 1; rest.size() < before;) {
+      before = rest.size();
+      for (const char* pair : {"()", "[]", "{}", "<>"}) {
+        for (size_t at = rest.find(pair); at != std::string::npos; at = rest.find(pair)) rest.erase(at, 2);
+      }
+    }
+    return rest.find_first_of(")]}>") == std::string::npos;
+  };
+  for (size_t n = 1; n <= sequence.size(); ++n) {
+    if (!can_go_on(sequence.substr(0, n))) return text == std::to_string(n);
+  }
+  return text == (plain_balanced(sequence) ? "-1" : std::to_string(sequence.size() + 1));
+}
+
+// By shunting-yard in floating point: exact enough to tell whole targets below a thousand.
+bool plain_mathador(const nlohmann::json& given, const std::string& text) {
+  std::vector<double> values;
+  std::string signs;
+  std::vector<int> used;
+  const auto rank = [](char c) { return c == '*' || c == '/' ? 2 : c == '+' || c == '-' ? 1 : 0; };
+  const auto apply = [&] {
+    if (values.size() < 2) return false;
+    const double b = values.back(), a = values[values.size() - 2];
+    values.resize(values.size() - 2);
+    const char sign = signs.back();
+    signs.pop_back();
+    values.push_back(sign == '+' ? a + b : sign == '-' ? a - b : sign == '*' ? a * b : a / b);
+    return true;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == ' ') continue;
+    if (c >= '0' && c <= '9') {
+      int number = 0;
+      for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) number = number * 10 + text[i] - '0';
+      --i;
+      values.push_back(number);
+      used.push_back(number);
+    } else if (c == '(') {
+      signs += c;
+    } else if (c == ')') {
+      while (!signs.empty() && signs.back() != '(') {
+        if (!apply()) return false;
+      }
+      if (signs.empty()) return false;
+      signs.pop_back();
+    } else if (rank(c) > 0) {
+      while (!signs.empty() && rank(signs.back()) >= rank(c)) {
+        if (!apply()) return false;
+      }
+      signs += c;
+    } else {
+      return false;
+    }
+  }
+  while (!signs.empty()) {
+    if (signs.back() == '(' || !apply()) return false;
+  }
+  auto numbers = given["numbers"].get<std::vector<int>>();
+  std::ranges::sort(numbers);
+  std::ranges::sort(used);
+  return values.size() == 1 && numbers == used && std::abs(values[0] - given["result"].get<double>()) < 1e-9;
+}
+
+struct Second {
+  std::string_view key;
+  bool (*checks)(const nlohmann::json& given, const std::string& text);
+};
+constexpr Second kSecond[] = {{"sudoku", plain_sudoku},       {"kukurasu", plain_kukurasu},
+                              {"futoshiki", plain_futoshiki}, {"skyscraper_puzzle", plain_skyscrapers},
+                              {"dyck_language", plain_dyck},  {"dyck_language_errors", plain_dyck_errors},
+                              {"mathador", plain_mathador}};
+
+const Second& second_of(const TaskEntry& task) {
+  const auto found = std::ranges::find(kSecond, task.key, &Second::key);
+  EXPECT_NE(found, std::end(kSecond)) << task.key << " has no second checker";
+  return *found;
+}
+
+std::vector<MadePuzzle> some_of(const TaskEntry& task, int64_t level, int64_t count) {
+  std::vector<MadePuzzle> all;
+  for (int64_t index = 0; index < count; ++index) {
+    std::optional<MadePuzzle> made = make_puzzle(task, at_level(task.knobs, level), 11, index);
+    EXPECT_TRUE(made.has_value()) << task.key << " level " << level << " index " << index;
+    if (made) all.push_back(std::move(*made));
+  }
+  return all;
+}
+
+TEST(PuzzleTasks, SolutionsHoldByASecondCheckerAtEveryLevel) {
+  for (const TaskEntry* task : tasks()) {
+    for (int64_t level = 0; level <= kHardestLevel; ++level) {
+      for (const MadePuzzle& made : some_of(*task, level, 6)) {
+        EXPECT_TRUE(second_of(*task).checks(made.puzzle.given, made.puzzle.solution))
+            << task->key << ": " << made.puzzle.given.dump() << " " << made.puzzle.solution;
+      }
+    }
+  }
+}
+
+// A changed character, two that change places, one that is lost or doubled: accepted only where the second checker takes the changed answer too.
+TEST(PuzzleTasks, ChangedSolutionsAreJudgedAsTheSecondCheckerJudges) {
+  int64_t refused = 0;
+  for (const TaskEntry* task : tasks()) {
+    for (const MadePuzzle& made : some_of(*task, 3, 4)) {
+      for (uint64_t change = 0; change < 60; ++change) {
+        Draw draw({.task = "changes", .index = static_cast<uint64_t>(made.index), .attempt = change});
+        std::string text = made.puzzle.solution;
+        const size_t at = draw.below(text.size());
+        switch (draw.below(4)) {
+          case 0:
+            text[at] = "0123456789X()[]+-*/ "[draw.below(20)];
+            break;
+          case 1:
+            std::swap(text[at], text[draw.below(text.size())]);
+            break;
+          case 2:
+            text.erase(at, 1);
+            break;
+          default:
+            text.insert(at, 1, text[at]);
+        }
+        const bool accepted = task->verify(made.puzzle.given, text).accepted();
+        refused += accepted ? 0 : 1;
+        if (accepted && text != made.puzzle.solution) {
+          // Forms that the verifier takes and the second checker does not know are made plain first.
+          std::string plain = text;
+          std::erase_if(plain, [](char c) { return c == ' '; });
+          const bool same = [&] {
+            std::string ours = made.puzzle.solution;
+            std::erase_if(ours, [](char c) { return c == ' ' || c == '"'; });
+            std::string theirs = plain;
+            std::erase(theirs, '"');
+            return ours == theirs;
+          }();
+          EXPECT_TRUE(same || second_of(*task).checks(made.puzzle.given, plain))
+              << task->key << " accepts " << text << " of " << made.puzzle.given.dump();
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 800);  // of 1,200
+}
+
+TEST(PuzzleTasks, HostileAnswersAreRefusedAndNothingThrows) {
+  const std::string deep(50000, '['), wide(60000, '9');
+  for (const TaskEntry* task : tasks()) {
+    const MadePuzzle made = some_of(*task, 2, 1).at(0);
+    for (const std::string& answer :
+         {std::string(), std::string("\0\0", 2), deep, wide, std::string("valid"), std::string("invalid"), std::string("None"),
+          std::string("[[]]"), std::string("[[1]]"), std::string("or(True)"), std::string("24 or(True)"), std::string("\xFF\xFE")})
+      EXPECT_FALSE(task->verify(made.puzzle.given, answer).accepted()) << task->key << ": " << answer.substr(0, 60);
+    if (task->key == "dyck_language_errors") continue;  // the last whole number counts there, whatever stands around it
+    for (const std::string& answer : {made.puzzle.solution + " or(True)", "[" + made.puzzle.solution})
+      EXPECT_FALSE(task->verify(made.puzzle.given, answer).accepted()) << task->key << ": " << answer.substr(0, 60);
+  }
+}
+
+TEST(PuzzleTasks, GivensOfOthersAreChecked) {
+  for (const TaskEntry* task : tasks()) {
+    for (const nlohmann::json& given :
+         {nlohmann::json(), nlohmann::json::array(), nlohmann::json::object(), nlohmann::json{{"original_sudoku", {{1, 2}, {2}}}},
+          nlohmann::json{{"original_sudoku", nlohmann::json::array()}}, nlohmann::json{{"row_sums", {-1}}, {"col_sums", {1}}},
+          nlohmann::json{{"full_sequence", std::string(5000, '(')}}, nlohmann::json{{"is_valid", "no"}},
+          nlohmann::json{{"numbers", {1.5}}, {"result", 24}}, nlohmann::json{{"n", 99}},
+          nlohmann::json{{"grid", {{1, "X"}, {"X", 2}}}, {"constraints", {{{0, 0}, {9, 9}, ">"}}}}}) {
+      try {
+        task->verify(given, "1");
+        ADD_FAILURE() << task->key << " takes " << given.dump().substr(0, 60);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::kData) << task->key;
+      }
+    }
+  }
+}
+
+// A sudoku of side 4 by trying all fillings cell by cell, in rows; a kukurasu by trying all sets of marks.
+int64_t plain_count_sudoku(NumberGrid& board, int64_t cell) {
+  if (cell == 16) return 1;
+  if (board.cells[static_cast<size_t>(cell)] != kBlank) return plain_count_sudoku(board, cell + 1);
+  int64_t count = 0;
+  for (int64_t digit = 1; digit <= 4; ++digit) {
+    bool fits = true;
+    for (int64_t other = 0; other < 16 && fits; ++other) {
+      const bool meets = other / 4 == cell / 4 || other % 4 == cell % 4 || (other / 8 == cell / 8 && other % 4 / 2 == cell % 4 / 2);
+      fits = !meets || board.cells[static_cast<size_t>(other)] != digit;
+    }
+    if (!fits) continue;
+    board.cells[static_cast<size_t>(cell)] = digit;
+    count += plain_count_sudoku(board, cell + 1);
+    board.cells[static_cast<size_t>(cell)] = kBlank;
+  }
+  return count;
+}
+
+TEST(PuzzleTasks, SudokusAreCountedAsByTryingAll) {
+  for (uint64_t i = 0; i < 40; ++i) {
+    Draw draw({.task = "boards", .index = i});
+    NumberGrid board = sudoku::random_full_grid(4, draw);
+    const int64_t open = draw.between(4, 15);
+    for (int64_t n = 0; n < open; ++n) board.cells[draw.below(16)] = kBlank;
+    SearchBudget budget;
+    const SolutionCount count = sudoku::count_solutions(board, 1000, budget);
+    EXPECT_TRUE(count.known);
+    EXPECT_EQ(count.found, plain_count_sudoku(board, 0)) << grid_lines(board);
+  }
+  NumberGrid empty(4, 4, kBlank);
+  SearchBudget budget;
+  EXPECT_EQ(sudoku::count_solutions(empty, 1000, budget).found, 288);  // the number of sudokus of side 4
+  SearchBudget small{.nodes = 10};
+  EXPECT_FALSE(sudoku::count_solutions(NumberGrid(9, 9, kBlank), 2, small).known);
+}
+
+TEST(PuzzleTasks, KukurasusAreCountedAsByTryingAll) {
+  for (uint64_t i = 0; i < 40; ++i) {
+    Draw draw({.task = "marks", .index = i});
+    NumberGrid marks(3, 4);
+    for (int64_t& cell : marks.cells) cell = draw.chance(50) ? 1 : 0;
+    const kukurasu::Sums sums = kukurasu::sums_of(marks);
+    int64_t all = 0;
+    for (uint32_t set = 0; set < 1U << 12; ++set) {
+      NumberGrid other(3, 4);
+      for (size_t cell = 0; cell < 12; ++cell) other.cells[cell] = set >> cell & 1;
+      const kukurasu::Sums have = kukurasu::sums_of(other);
+      all += have.rows == sums.rows && have.columns == sums.columns ? 1 : 0;
+    }
+    SearchBudget budget;
+    EXPECT_EQ(kukurasu::count_solutions(sums, 100000, budget).found, all);
+  }
+}
+
+// All 576 Latin squares of side 4, by trying all fillings; those that keep the signs, or show the clues, of a board.
+std::vector<NumberGrid> all_latin_squares() {
+  std::vector<NumberGrid> all;
+  NumberGrid grid(4, 4);
+  const std::function<void(int64_t)> fill = [&](int64_t cell) {
+    if (cell == 16) return all.push_back(grid);
+    for (int64_t number = 1; number <= 4; ++number) {
+      bool fits = true;
+      for (int64_t other = 0; other < cell; ++other)
+        fits = fits && !(grid.cells[static_cast<size_t>(other)] == number && (other / 4 == cell / 4 || other % 4 == cell % 4));
+      if (!fits) continue;
+      grid.cells[static_cast<size_t>(cell)] = number;
+      fill(cell + 1);
+    }
+  };
+  fill(0);
+  return all;
+}
+
+TEST(PuzzleTasks, LatinPuzzlesAreCountedAsByTryingAll) {
+  const std::vector<NumberGrid> all = all_latin_squares();
+  ASSERT_EQ(all.size(), 576u);
+  for (const char* key : {"futoshiki", "skyscraper_puzzle"}) {
+    const TaskEntry& task = task_named(key);
+    for (uint64_t i = 0; i < 30; ++i) {
+      // A made puzzle loses some of what it tells, so that it may have several solutions.
+      Draw draw({.task = "loses", .index = i});
+      nlohmann::json given =
+          make_puzzle(task, with_changes(task.knobs, at_level(task.knobs, 3), {{"side", 4}}), 4, static_cast<int64_t>(i))->puzzle.given;
+      if (given.contains("constraints") && !given["constraints"].empty())
+        given["constraints"].erase(draw.below(given["constraints"].size()));
+      for (const char* side : {"top", "left", "right", "bottom"}) {
+        if (given.contains(side)) given[side][draw.below(4)] = 0;
+      }
+      if (given.contains("grid")) given["grid"][draw.below(4)][draw.below(4)] = "X";
+      const auto plain =
+          std::ranges::count_if(all, [&](const NumberGrid& one) { return second_of(task).checks(given, grid_payload(one)); });
+      SearchBudget budget;
+      EXPECT_EQ(task.count_solutions(given, 10000, budget).found, plain) << given.dump();
+    }
+  }
+}
+
+TEST(PuzzleTasks, ProvedPuzzlesHaveOneSolution) {
+  for (const TaskEntry* task : tasks()) {
+    if (task->uniqueness != Uniqueness::kProved) continue;
+    for (const MadePuzzle& made : some_of(*task, 6, 4)) {
+      SearchBudget budget;
+      EXPECT_TRUE(task->count_solutions(made.puzzle.given, 2, budget).unique()) << task->key;
+    }
+  }
+}
+
+TEST(PuzzleTasks, MathadorIsSolvedWhereItCanBe) {
+  // Of the 495 sets of four numbers from 1 to 9, 404 make 24 (a known count, with fractions on the way).
+  int64_t solvable = 0, all = 0;
+  for (int64_t a = 1; a <= 9; ++a) {
+    for (int64_t b = a; b <= 9; ++b) {
+      for (int64_t c = b; c <= 9; ++c) {
+        for (int64_t d = c; d <= 9; ++d, ++all) solvable += mathador::solve({a, b, c, d}, 24) ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_EQ(all, 495);
+  EXPECT_EQ(solvable, 404);
+  EXPECT_TRUE(mathador::solve({3, 3, 8, 8}, 24));  // 8 / (3 − 8 / 3)
+  EXPECT_FALSE(mathador::solve({1, 1, 1, 1}, 24));
+}
+
+TEST(PuzzleTasks, PlacesOfErrorsByHand) {
+  const auto place = [](const char* sequence) { return dyck_language_errors::first_error(sequence); };
+  EXPECT_EQ(place("([]{})"), -1);
+  EXPECT_EQ(place(")"), 1);
+  EXPECT_EQ(place("([)]"), 3);
+  EXPECT_EQ(place("(("), 3);
+  EXPECT_EQ(place("()]"), 3);
+  EXPECT_EQ(place(""), -1);
+}
+
+TEST(PuzzleTasks, PromptsHoldWhatIsAskedInBothLanguages) {
+  for (const TaskEntry* task : tasks()) {
+    const MadePuzzle made = some_of(*task, 3, 1).at(0);
+    for (const Language language : {Language::kEnglish, Language::kChinese}) {
+      std::set<std::string> all;
+      for (int64_t which = 0; which < kTemplates; ++which) {
+        const std::string prompt = task->prompt(made.puzzle.given, language, which);
+        all.insert(prompt);
+        EXPECT_EQ(prompt.find(made.puzzle.solution), std::string::npos) << task->key;
+        const bool chinese = std::ranges::any_of(prompt, [](char c) { return static_cast<unsigned char>(c) >= 0xE4; });
+        EXPECT_EQ(chinese, language == Language::kChinese) << task->key << ": " << prompt;
+      }
+      EXPECT_EQ(all.size(), static_cast<size_t>(kTemplates)) << task->key;
+    }
+  }
+  const MadePuzzle board = some_of(task_named("sudoku"), 3, 1).at(0);
+  EXPECT_THAT(task_named("sudoku").prompt(board.puzzle.given, Language::kEnglish, 0),
+              HasSubstr(grid_lines(number_grid(board.puzzle.given["original_sudoku"], "", 9))));
+}
+
+TEST(PuzzleTasks, PuzzlesAreOneUnderTheirSymmetries) {
+  const TaskEntry& sudoku = task_named("sudoku");
+  const MadePuzzle made = some_of(sudoku, 3, 1).at(0);
+  NumberGrid board = number_grid(made.puzzle.given["original_sudoku"], "", 9);
+  NumberGrid other = turned(board).at(3);
+  for (int64_t& cell : other.cells) cell = cell == kBlank ? kBlank : cell % 9 + 1;
+  EXPECT_EQ(sudoku.canonical(made.puzzle.given), sudoku.canonical({{"original_sudoku", grid_json(other)}}));
+  for (int64_t& cell : other.cells) {
+    if (cell != kBlank) {
+      cell = kBlank;
+      break;
+    }
+  }
+  EXPECT_NE(sudoku.canonical(made.puzzle.given), sudoku.canonical({{"original_sudoku", grid_json(other)}}));
+  const TaskEntry& mathador = task_named("mathador");
+  EXPECT_EQ(mathador.canonical({{"numbers", {1, 2, 3}}, {"result", 6}}), mathador.canonical({{"numbers", {3, 1, 2}}, {"result", 6}}));
+}
+
+TEST(PuzzleMaker, IsTheSameOnAnyNumberOfThreadsAndLeavesOutWhatIsDouble) {
+  const TaskEntry& task = task_named("mathador");
+  const MakeRequest request{.task = &task, .knobs = at_level(task.knobs, 2), .seed = 3, .count = 120};
+  const int before = threads();
+  set_threads(1);
+  const auto one = make_puzzles(request);
+  set_threads(2);
+  const auto two = make_puzzles(request);
+  set_threads(before);
+  ASSERT_EQ(one.size(), 120u);
+  ASSERT_EQ(two.size(), 120u);
+  std::set<std::string> different;
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].puzzle.given, two[i].puzzle.given);
+    EXPECT_EQ(one[i].index, two[i].index);
+    different.insert(task.canonical(one[i].puzzle.given));
+    EXPECT_EQ(make_puzzle(task, request.knobs, 3, one[i].index)->puzzle.given, one[i].puzzle.given);
+  }
+  EXPECT_EQ(different.size(), 120u);
+}
+
+TEST(PuzzleMaker, SaysWhenThereAreNoMore) {
+  const TaskEntry& task = task_named("mathador");
+  const KnobValues knobs = with_changes(task.knobs, at_level(task.knobs, 0), {{"numbers", 2}, {"largest", 4}});
+  try {
+    make_puzzles({.task = &task, .knobs = knobs, .seed = 3, .count = 100});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("no more different puzzles"));
+  }
+}
+
+TEST(PuzzleRecords, ComeBackAndAreChecked) {
+  for (const TaskEntry* task : tasks()) {
+    const KnobValues knobs = at_level(task->knobs, 2);
+    const MadePuzzle made = make_puzzle(*task, knobs, 5, 9).value();
+    const std::string line = to_record(made, {task, knobs, 2, 5, Language::kEnglish}).dump();
+    const ReadRecord read = read_record(line, "file:1");
+    EXPECT_EQ(read.task, task);
+    EXPECT_EQ(read.given, made.puzzle.given);
+    EXPECT_EQ(to_record(made, {task, knobs, 2, 5 | kValidationSeeds, Language::kEnglish})["data_source"], "val/" + std::string(task->key));
+  }
+  for (const char* bad :
+       {"", "[]", "{}", R"({"data_source": "sudoku"})", R"({"data_source": "sudoku", "extra_info": {"game_data_str": "{}"}})", "not json"})
+    EXPECT_THROW(read_record(bad, "file:1"), Error) << bad;
+  EXPECT_THROW(read_record(R"({"data_source": "sudokku"})", "file:1"), Error);
+}
+
+}  // namespace
+}  // namespace longhaul::puzzles
