@@ -205,8 +205,10 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   const auto& from = start_.request.from;
   if (from && resumed.step == 0) trainer.begin_with(*from);
   together_.first("begin", [&]() -> nlohmann::json {
-    for (const std::string& text :
-         start_warnings(recipe_, {.training_tokens = facts_.training_tokens(), .resume_step = resumed.step, .earlier = resumed.earlier})) {
+    for (const std::string& text : start_warnings(recipe_, {.training_tokens = facts_.training_tokens(),
+                                                           .resume_step = resumed.step,
+                                                           .earlier = resumed.earlier,
+                                                           .cores = usable_cores()})) {
       log_warning("{}", text);
     }
     write_beside_checkpoints(start_.request, facts_.data);
