@@ -1,74 +1,22 @@
 #include "base/parallel.h"
 
 #include <omp.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/cores.h"
 #include "base/error.h"
 
 namespace longhaul {
 namespace {
-
-namespace fs = std::filesystem;
-
-int affinity_cores() {
-  // The kernel refuses a set smaller than its own: grow until it fits.
-  for (int cpus = 1024; cpus <= (1 << 20); cpus *= 2) {
-    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(cpus));
-    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(cpus));
-    const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-    CPU_FREE(set);
-    if (count > 0) return count;
-  }
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
-
-// Cores that a quota file pair allows, or infinity. v2: "cpu.max" holds "quota period" or "max period".
-double quota_cores(const fs::path& folder, bool v2) {
-  double quota = -1, period = 0;
-  if (v2) {
-    std::string text;
-    std::ifstream file(folder / "cpu.max");
-    if (file >> text >> period && text != "max") quota = std::atof(text.c_str());
-  } else {
-    std::ifstream quota_file(folder / "cpu.cfs_quota_us"), period_file(folder / "cpu.cfs_period_us");
-    if (!(quota_file >> quota) || !(period_file >> period)) quota = -1;
-  }
-  return quota > 0 && period > 0 ? quota / period : INFINITY;
-}
-
-// The smallest quota of this process's control group and its parents.
-double group_cores() {
-  double cores = INFINITY;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "id:controllers:/path"
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool v2 = controllers == ",,";
-    if (!v2 && controllers.find(",cpu,") == std::string::npos) continue;
-    const fs::path root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
-    fs::path below = fs::path(line.substr(second + 1)).relative_path();
-    // Inside a container the path may name the host's folders, which are not visible: the walk still ends at the root.
-    for (;; below = below.parent_path()) {
-      cores = std::min(cores, quota_cores(root / below, v2));
-      if (below.empty()) break;
-    }
-  }
-  return cores;
-}
 
 // Each piece once, by a thread of its own as far as there are threads; the exception handling is inside `piece`.
 #ifdef __SANITIZE_THREAD__
@@ -112,14 +60,14 @@ void set_threads(int count) {
 
 int usable_cores() {
   // Rounded down: a static split over more threads than the quota carries waits for the one that was throttled.
-  const double cores = std::min<double>(affinity_cores(), group_cores());
+  const double cores = std::min<double>(static_cast<double>(allowed_cores().size()), core_quota());
   return std::max(1, static_cast<int>(cores));
 }
 
 void let_waiting_threads_sleep(char** arguments) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   std::error_code unknown;
-  const fs::path program = fs::read_symlink("/proc/self/exe", unknown);
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
   if (unknown || ::setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;
   ::execv(program.c_str(), arguments);
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/memory_purpose.h"
+#include "parallel/checked_sums.h"
 #include "parallel/priorities.h"
 
 namespace longhaul::parallel {
@@ -139,7 +140,7 @@ void Sharding::start_sums(int64_t layer) {
     const MemoryPurposeScope scope(MemoryPurpose::kGradients);
     Sum& sum = sums_.emplace_back(Sum{.arena = &arena, .own = at::empty_like(arena.own_gradients), .work = {}});
     const comm::CallOptions options{.name = "gradients of " + arena.name, .priority = kSumsOfGradients};
-    sum.work = gradients_(arena.sharers).reduce_scatter(arena.gradients, sum.own, comm::Reduction::kSum, options, arena.gradient_shares);
+    sum.work = started_sum(gradients_(arena.sharers), arena.gradients, sum.own, arena.gradient_shares, options);
   }
 }
 
@@ -154,7 +155,7 @@ void Sharding::finish_sum() {
       continue;
     }
     const comm::CallOptions options{.name = "shares of gradients of " + sum.arena->name, .priority = kSumsBetweenCopies};
-    sum.work = gradients_(sum.arena->share_copies).all_reduce(sum.own, comm::Reduction::kSum, options);
+    sum.work = started_sum(gradients_(sum.arena->share_copies), sum.own, sum.own, {}, options);
     copies_.push_back(std::move(sum));
   }
   sums_.clear();

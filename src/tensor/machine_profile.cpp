@@ -30,7 +30,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kProfileVersion = 3;
-constexpr double kBusyProfileLasts_s = 3600;
+constexpr double kBusyProfileLasts_s = 600;
 constexpr double kUndisturbedShare = 0.75;  // of the threads' time that the processor gave them; compute threads never sleep
 
 std::string machine_key(at::Device device) {
@@ -132,7 +132,8 @@ void keep(const MachineProfile& profile) {
 }  // namespace
 
 std::string MachineProfile::when() const {
-  return fmt::format("measured {}{}", wall_time_text(measured_at), measurements > 1 ? fmt::format(", the best of {}", measurements) : "");
+  return fmt::format("measured {}{}{}", wall_time_text(measured_at), measurements > 1 ? fmt::format(", the best of {}", measurements) : "",
+                     busy ? ", while other programs used the cores: the true rates are higher" : "");
 }
 
 double MachineProfile::gemm(std::string_view dtype) const {

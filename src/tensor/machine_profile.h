@@ -3,7 +3,7 @@
 //
 // Measuring takes about two seconds, once: the result is kept in the user's cache under the processor, its features, the thread
 // count (or the GPU's name) and the LibTorch version. Other programs only ever make a machine look slower, so a limit is the best of
-// all measurements; a profile whose threads had to wait for others in all of them is marked, and measured again when it is an hour old.
+// all measurements; a profile whose threads had to wait for others in all of them is marked, and measured again when it is ten minutes old.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@
 namespace longhaul {
 
 struct MachineProfile {
-  std::string machine;                                 // what it was measured on: processor, features, threads or GPU, LibTorch
-  double measured_at = 0;                              // Unix seconds, of the last measurement
-  int64_t measurements = 1;                            // whose best these are
-  int64_t threads = 0;                                 // of a GPU's profile too: that it was measured from
-  double gemm_fp32 = 0, gemm_bf16 = 0, gemm_fp64 = 0;  // floating-point operations per second (2·m·n·k a product); on a CPU bf16 is fp32 at least
-  double memory_bytes_per_second = 0;                  // bytes read plus bytes written, see measured_memory
-  bool busy = false;                                   // other programs took part of the cores each time: the true rates are higher
+  std::string machine;       // what it was measured on: processor, features, threads or GPU, LibTorch
+  double measured_at = 0;    // Unix seconds, of the last measurement
+  int64_t measurements = 1;  // whose best these are
+  int64_t threads = 0;       // of a GPU's profile too: that it was measured from
+  double gemm_fp32 = 0, gemm_bf16 = 0,
+         gemm_fp64 = 0;                // floating-point operations per second (2·m·n·k a product); on a CPU bf16 is fp32 at least
+  double memory_bytes_per_second = 0;  // bytes read plus bytes written, see measured_memory
+  bool busy = false;                   // other programs took part of the cores each time: the true rates are higher
   bool from_cache = false;
 
   double gemm(std::string_view dtype) const;  // "fp32", "bf16", "fp64"; kUsage for others

@@ -15,6 +15,7 @@
 #include "base/parallel.h"
 #include "base/process.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "comm/disagreement.h"
 #include "comm/run_ranks.h"
 #include "comm/traced.h"
@@ -208,6 +209,17 @@ void require_same_tokens(const data::RunData& data, comm::Communicator& processe
 
 }  // namespace
 
+namespace {
+
+std::string about_disturbed_peak(const MachineProfile& profile) {
+  return fmt::format(
+      "the measured peak, of which MFU is a share, is too low: it was {}. A run that begins ten minutes later measures it again; on a quiet "
+      "machine {} does at once",
+      profile.when(), program_command("doctor --fresh"));
+}
+
+}  // namespace
+
 Outcome run_training(RunRequest request, comm::Communicator* processes) {
   const recipe::Recipe& recipe = request.recipe.recipe;
   // From the first call on: a wrapper counts the calls.
@@ -250,8 +262,9 @@ Outcome run_training(RunRequest request, comm::Communicator* processes) {
                        .free_bytes = free_bytes,
                        .flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence),
                        .flops_again = plan::flops_again_per_token(recipe.model, recipe.train.recompute),
-                       .profile = measured_profile(/*fresh=*/false, device),
+                       .peak = measured_peak(processes, device),
                        .processes = processes != nullptr ? processes->size() : 1};
+  if (facts.peak.profile.busy && !request.quiet && own_rank.value_or(0) == 0) log_warning("{}", about_disturbed_peak(facts.peak.profile));
   RunStartUp start{.request = request, .facts = facts, .cache = cache, .events = events.get()};
   const auto run_in = [&](comm::Communicator& world, std::shared_ptr<comm::CallLog> calls) {
     RunStartUp of_rank = start;

@@ -88,10 +88,10 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
     parts.push_back({part.name, part.documents, part.bytes, part.tokens});
   parts[0].epochs = epochs;
   const plan::DecodingState state = plan::decoding_state(recipe.model, recipe.train.dtype);
-  const std::string moment = facts.memory.fullest().name +
-                             (facts.world() == 1    ? ""
-                              : facts.processes > 1 ? "; of rank 0"
-                                                    : fmt::format("; {} together", counted(facts.world(), "rank")));
+  const std::string moment =
+      facts.memory.fullest().name + (facts.world() == 1    ? ""
+                                     : facts.processes > 1 ? "; of rank 0"
+                                                           : fmt::format("; {} together", counted(facts.world(), "rank")));
   return fmt::format("{}\n{}\n{}\n{}\n", observe::parameter_table(rows).text(colours),
                      observe::memory_table(planned_memory(facts.memory), moment, facts.free_bytes).text(colours),
                      observe::data_table(parts).text(colours),
@@ -100,7 +100,7 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
                                           .tokens_per_step = recipe.train.tokens_per_step(),
                                           .steps = recipe.train.steps,
                                           .peak_flops_per_second = facts.peak_flops_per_second(),
-                                          .peak_measured_at = facts.profile.measured_at,
+                                          .peak_measured_at = facts.peak.profile.measured_at,
                                           .decoding_bytes = state.bytes,
                                           .decoding_bytes_per_token = state.bytes_per_token})
                          .text(colours));

@@ -13,7 +13,7 @@
 #include "plan/memory.h"
 #include "recipe/load.h"
 #include "tensor/device.h"
-#include "tensor/machine_profile.h"
+#include "train/shared_cores.h"
 
 namespace longhaul::train {
 
@@ -28,13 +28,13 @@ struct RunFacts {
   int64_t free_bytes = 0;   // on the device, before the run
   plan::TokenFlops flops;
   double flops_again = 0;  // of a token, that recomputation makes a second time
-  MachineProfile profile;
+  MeasuredPeak peak;
   int64_t processes = 1;  // that train together, each with threads of its own
 
   int64_t world() const { return workers * mesh.world(); }
   std::string_view dtype() const;
-  // Of all processes together, measured on this one; 0: it was not.
-  double peak_flops_per_second() const { return profile.gemm(dtype()) * static_cast<double>(processes); }
+  // Of all processes together, measured by the first one; 0: it was not.
+  double peak_flops_per_second() const { return peak.profile.gemm(dtype()) * peak.times; }
   int64_t training_tokens() const;  // of one epoch
 };
 

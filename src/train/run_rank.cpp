@@ -207,7 +207,8 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
     for (const std::string& text : start_warnings(recipe_, {.training_tokens = facts_.training_tokens(),
                                                            .resume_step = resumed.step,
                                                            .earlier = resumed.earlier,
-                                                           .unread = recipe::unread_options(start_.request.recipe)})) {
+                                                           .unread = recipe::unread_options(start_.request.recipe),
+                                                           .cores = usable_cores()})) {
       log_warning("{}", text);
     }
     write_beside_checkpoints(start_.request, facts_.data);

@@ -28,6 +28,14 @@ std::string about_tokens(const recipe::TrainOptions& train, int64_t tokens) {
   return "";
 }
 
+// Compute threads never sleep: those that have no core keep the others from theirs.
+std::string about_threads(const recipe::TrainOptions& train, int64_t cores) {
+  if (cores == 0 || train.threads <= cores) return "";
+  return fmt::format(
+      "train.threads is {}, and this process may use {}: threads that wait for a core make every step slower. train.threads=0 takes all cores there are",
+      count_text(train.threads), cores == 1 ? "one core" : fmt::format("{} cores", cores));
+}
+
 std::string about_warmup(const recipe::Recipe& recipe) {
   if (recipe.optim.warmup_steps < recipe.train.steps) return "";
   return fmt::format(
@@ -85,8 +93,9 @@ std::string about_products(const recipe::Recipe& recipe) {
 std::vector<std::string> start_warnings(const recipe::Recipe& recipe, const StartFacts& facts) {
   std::vector<std::string> warnings;
   if (facts.resume_step >= recipe.train.steps) return warnings;
-  for (const std::string& text : {about_tokens(recipe.train, facts.training_tokens), about_warmup(recipe), about_factors(recipe.optim),
-                                  about_rate(recipe, facts), about_unread(facts.unread), about_products(recipe)}) {
+  for (const std::string& text : {about_tokens(recipe.train, facts.training_tokens), about_threads(recipe.train, facts.cores),
+                                  about_warmup(recipe), about_factors(recipe.optim), about_rate(recipe, facts), about_unread(facts.unread),
+                                  about_products(recipe)}) {
     if (!text.empty()) warnings.push_back(text);
   }
   return warnings;

@@ -16,6 +16,7 @@ struct StartFacts {
   int64_t resume_step = 0;                // steps done by earlier starts
   std::optional<recipe::Recipe> earlier;  // what those were done with
   std::vector<std::string> unread{};      // recipe::unread_options
+  int64_t cores = 0;                      // that this process may use; 0: unknown
 };
 
 std::vector<std::string> start_warnings(const recipe::Recipe& recipe, const StartFacts& facts);

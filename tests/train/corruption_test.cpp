@@ -10,6 +10,7 @@
 
 #include "base/temporary_folder.h"
 #include "comm/run_ranks.h"
+#include "comm/wrapper.h"
 #include "recipe/load.h"
 #include "tensor/content_hash.h"
 #include "train/prove_run.h"
@@ -162,6 +163,50 @@ TEST(Corruption, StatesThatCannotBeAreFound) {
       1, [](OnRank& rank) { flip(state_of(rank, "master"), 0, 30); }, states, "");
   expect_found(
       1, [](OnRank& rank) { state_of(rank, "master").mul_(1.5); }, states, "is not the rounding of its master");
+}
+
+// Flips a bit of what one rank gets of a sum of a layer's gradients.
+class Flips final : public comm::Wrapper {
+ public:
+  explicit Flips(comm::Communicator& world) : Wrapper(comm::borrowed(world)) {}
+  comm::Work start(comm::Call call) override {
+    const bool hit = place().top_ranks[static_cast<size_t>(rank())] == 1 && call.options.name.starts_with(kSum);
+    const Tensor result = hit ? call.output : Tensor();
+    comm::Work work = inner().start(std::move(call));
+    if (!hit) return work;
+    work.wait();
+    flip(result, 7, 30);
+    return {};
+  }
+  static constexpr const char* kSum = "gradients of layers.1 over dp-cp";
+
+ private:
+  Flips(std::shared_ptr<comm::Communicator> inner, std::shared_ptr<const comm::GroupPlace> place)
+      : Wrapper(std::move(inner), std::move(place)) {}
+  std::unique_ptr<comm::Communicator> around(std::shared_ptr<comm::Communicator> group,
+                                             std::shared_ptr<const comm::GroupPlace> place) const override {
+    return std::unique_ptr<comm::Communicator>(new Flips(std::move(group), std::move(place)));
+  }
+};
+
+// At every stage of ZeRO, in whatever pass the sum goes on: with copies of shares what is summed between these too.
+TEST(Corruption, ABitOfAMessageShowsAtEveryStage) {
+  const recipe::Recipe recipe = recipe_of();
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    for (const bool flips : {false, true}) {
+      const ProofSubject subject = subject_of(recipe.model, recipe.optim, proof_layout({.ranks = 2, .zero = zero}));
+      TemporaryFolder folder;
+      comm::run_ranks(2, [&](comm::Communicator& world) {
+        Flips flipping(world);
+        OnRank rank(recipe, subject, flips ? static_cast<comm::Communicator&>(flipping) : world, folder.path());
+        const parallel::CheckedSums sums;
+        rank.step(1);
+        EXPECT_EQ(sums.wrong().has_value(), flips && world.rank() == 1) << "zero " << zero;
+        EXPECT_THAT(sums.wrong().value_or(Flips::kSum), HasSubstr(Flips::kSum));
+        EXPECT_GE(sums.checked(), 5) << "zero " << zero << ": of four layers, and of what is outside them";
+      });
+    }
+  }
 }
 
 // m is bounded by v whatever the gradients were: also where one was a thousand times the others, and where all are the same.

@@ -38,6 +38,16 @@ TEST(StartWarnings, TextThatIsShorterThanASequenceOrAStep) {
       ElementsAre(AllOf(StartsWith("the corpus has 2,047 training tokens, fewer than the 2,048 of one step"), HasSubstr("train.batch"))));
 }
 
+TEST(StartWarnings, MoreThreadsThanCores) {
+  recipe::Recipe recipe = usual();
+  recipe.train.threads = 1000;
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 1'000'000, .cores = 2}),
+              ElementsAre(AllOf(HasSubstr("train.threads is 1,000"), HasSubstr("2 cores"), HasSubstr("train.threads=0"))));
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 1'000'000, .cores = 1000}), IsEmpty());
+  recipe.train.threads = 0;  // all cores
+  EXPECT_THAT(start_warnings(recipe, {.training_tokens = 1'000'000, .cores = 2}), IsEmpty());
+}
+
 TEST(StartWarnings, AWarmUpThatDoesNotEndInTheRun) {
   recipe::Recipe recipe = usual();
   recipe.train.steps = 100;

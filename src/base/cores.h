@@ -1,0 +1,11 @@
+// The cores that this process may run on, and how many of them may work at once.
+#pragma once
+
+#include <vector>
+
+namespace longhaul {
+
+std::vector<int> allowed_cores();  // their numbers
+double core_quota();               // of its control group; infinite: none
+
+}  // namespace longhaul
