@@ -181,7 +181,9 @@ class RankPlan {
   // Of a layer that is made again, beside its input.
   double states_kept(int64_t layer) const {
     const double states = share_.entering_states(layer);
-    return whole_.offload ? share_.small(states) : states;
+    const AttentionResultBytes attention = attention_result_bytes(share_.local, layer);
+    if (!whole_.offload) return states + attention.total();
+    return share_.small(states) + share_.small(attention.output) + share_.small(attention.log_sums);
   }
   double layer_kept(int64_t layer) const {
     const BlockShare of_mixer = share_.mixer(layer), of_channel = share_.channel(layer);
@@ -252,8 +254,7 @@ class RankPlan {
     const double entered = last(chunk) && share_.tp == 1 ? share_.between : 0;
     if (last(chunk)) {
       // The gradient of hidden states: tensor ranks sum theirs of all tokens when what it was made from is gone.
-      add("loss",
-          kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) + 3 * share_.local.tokens() * share_.wide,
+      add("loss", kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) + 3 * share_.local.tokens() * share_.wide,
           loss_workspace(share_.local));
       if (postpones) kept += share_.hidden;
     }
@@ -278,7 +279,8 @@ class RankPlan {
         const bool selective = whole_.recompute == recipe::Recompute::kSelective;
         const double not_joined = selective && share_.tp == 1 ? 0 : share_.between;
         add(name + "channel",
-            kept + share_.norm_before(layer, true) - not_joined + of_channel.kept - of_channel.stays + entered + at_end + of_channel.backward,
+            kept + share_.norm_before(layer, true) - not_joined + of_channel.kept - of_channel.stays + entered + at_end +
+                of_channel.backward,
             of_channel.workspace);
         add(name + "mixer",
             kept + share_.norm_before(layer, false) - not_joined + of_mixer.kept - of_mixer.stays + entered + of_mixer.backward,
