@@ -265,7 +265,8 @@ void add_footprint_tables(Command& group) {
                                     {"unit", row.unit},
                                     {"published", row.published},
                                     {"computed", row.computed},
-                                    {"good", row.good()}});
+                                    {"good", row.good()},
+                                    {"fitted", row.fitted}});
       }
       for (const auto& row : plan::grids()) {
         all["grids"].push_back(
@@ -281,7 +282,9 @@ void add_footprint_tables(Command& group) {
         {{"calculator"}, {"of"}, {"unit"}, {"published", observe::Align::kRight}, {"computed", observe::Align::kRight}, {""}});
     for (const auto& row : published) {
       figures.row({row.calculator, row.name, row.unit, fmt::format("{:g}", row.published), fmt::format("{:.6g}", row.computed),
-                   row.good() ? "good" : "differs"});
+                   !row.good()  ? "differs"
+                   : row.fitted ? "fitted to it"
+                                : "good"});
     }
     print(grids.text(colours_wanted(stdout)) + "\n" + figures.text(colours_wanted(stdout)));
     return good ? ExitCode::kDone : ExitCode::kCheckFailed;

@@ -6,6 +6,7 @@
 #include "kernels/attention/raw.h"
 #include "kernels/differentiable.h"
 #include "kernels/experts/rows.h"
+#include "kernels/recomputed.h"
 #include "layout/head_groups.h"
 #include "parallel/context_pieces.h"
 #include "tensor/to_tensor.h"
@@ -118,7 +119,12 @@ AttentionProblem problem_of(const QueryRun& run, const HeadGroup& of, const Tens
   return {rows(heads(q, of.queries), run.queries), rows(k_row, run.keys), rows(v_row, run.keys), run.visible, scale};
 }
 
+// A layer that is made again (kernels/recomputed.h) finds the result: nothing is gathered before its backward pass.
 AttentionResult forward(Communicator& group, const Row& row, const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
+  if (kernels::runs_again()) {
+    const std::vector<Tensor> kept = kernels::kept_by_first_run();
+    return {kept.at(0), kept.at(1)};
+  }
   const ScalarType wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const AttentionResult all{at::empty({q.size(0), q.size(1), v.size(2)}, v.options()),
                             at::empty({q.size(0), q.size(1)}, q.options().dtype(wide))};
@@ -129,6 +135,7 @@ AttentionResult forward(Communicator& group, const Row& row, const Tensor& q, co
       rows(heads(all.logsumexp_th, of.queries), run.queries).copy_(part.logsumexp_th);
     }
   });
+  kernels::keep_for_second_run({all.o_thd, all.logsumexp_th});
   return all;
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/attention/raw.h"
 #include "kernels/differentiable.h"
+#include "kernels/recomputed.h"
 
 namespace longhaul::parallel {
 namespace {
@@ -129,7 +130,12 @@ void go_round(const Ring& ring, const Journey& journey, const KeysAndValues& own
   travel.end();
 }
 
+// In the type of the values. A layer that is made again (kernels/recomputed.h) finds the result: nothing goes round before its backward pass.
 AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& own, double scale) {
+  if (kernels::runs_again()) {
+    const std::vector<Tensor> kept = kernels::kept_by_first_run();
+    return {kept.at(0), kept.at(1)};
+  }
   const Journey journey(ring);
   const ScalarType wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto options = q.options().dtype(wide).requires_grad(false);
@@ -142,7 +148,9 @@ AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& 
       kernels::merge_attention({rows(sum.o_thd, of_q), rows(sum.logsumexp_th, of_q)}, kernels::attention_forward(problem, /*wide=*/true));
     });
   });
-  return sum;
+  const AttentionResult result{sum.o_thd.to(own.v.scalar_type()), sum.logsumexp_th};
+  kernels::keep_for_second_run({result.o_thd, result.logsumexp_th});
+  return result;
 }
 
 // The gradients of visiting keys and values follow them: what this rank adds is ready before those of the ranks before it have come. From the
@@ -204,10 +212,9 @@ int64_t RingMember::tokens() const {
 
 Tensor ring_attention(const Ring& ring, const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
   return kernels::differentiable("ring_attention", {q, k, v}, [&]() -> Recorded {
-    const AttentionResult sum = forward(ring, q, {k.detach().contiguous(), v.detach().contiguous()}, scale);
-    const Tensor o = sum.o_thd.to(v.scalar_type());
-    return {.results = {o, sum.logsumexp_th},
-            .saved = {q, k, v, o, sum.logsumexp_th},
+    const AttentionResult result = forward(ring, q, {k.detach().contiguous(), v.detach().contiguous()}, scale);
+    return {.results = {result.o_thd, result.logsumexp_th},
+            .saved = {q, k, v, result.o_thd, result.logsumexp_th},
             .backward =
                 [ring, scale](const BackwardCall& call) {
                   const Tensor& d_o = call.gradients[0];

@@ -192,11 +192,14 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
   const double last_norm = norm_bytes(request);
   if (request.recompute == recipe::Recompute::kFull) {
     const bool post = request.model.wiring == recipe::Wiring::kPostNorm;
-    kept += number(request.model.layers) * hidden + (post ? hidden : 0);  // of each layer its input; post-norm: what the first norm read
+    // Of each layer its input, and what attention gave; post-norm: what the first norm read.
+    kept += number(request.model.layers) * hidden + (post ? hidden : 0);
+    for (int64_t l = 0; l < request.model.layers; ++l) kept += attention_result_bytes(request, l).total();
     add("loss", kept + last_norm + hidden + (request.model.layers > 0 ? hidden : 0) + logits_each, loss_workspace(request));
     for (int64_t l = request.model.layers - 1; l >= 0; --l) {
       // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered it.
       const bool last = l == request.model.layers - 1;
+      kept -= attention_result_bytes(request, l).total();  // which are among what the layer has
       const double results = last ? hidden : norm_bytes(request), entered = (post && !last ? 1 : 2) * hidden;
       const double mixer = kept + (post ? 0 : hidden) + blocks.at(2 * l).kept + results + entered + hidden;
       const BlockMemory &channel = blocks.at(2 * l + 1), &sequence = blocks.at(2 * l);

@@ -25,6 +25,13 @@ double hidden_bytes(const MemoryRequest& request) {
   return request.tokens() * number(request.model.hidden) * number(element_bytes(request.dtype));
 }
 
+AttentionResultBytes attention_result_bytes(const MemoryRequest& request, int64_t layer) {
+  const recipe::AttentionSizes attention = recipe::operators_of_layer(request.model, layer).attention;
+  const double of_each = request.tokens() * number(attention.heads);
+  return {.output = of_each * number(attention.value_dim * element_bytes(request.dtype)),
+          .log_sums = of_each * number(wide_bytes(request.dtype))};
+}
+
 double norm_bytes(const MemoryRequest& request) {
   const double statistics = request.model.norm == recipe::Norm::kLayer ? 2 : 1;
   return 2 * hidden_bytes(request) + statistics * request.tokens() * number(wide_bytes(request.dtype));

@@ -15,7 +15,13 @@ using recipe::BlockMemory;
 BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer);
 BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer);
 
-double hidden_bytes(const MemoryRequest& request);     // of [tokens, hidden]
+double hidden_bytes(const MemoryRequest& request);  // of [tokens, hidden]
+// What full recomputation keeps of a layer beside its input: the result of softmax attention, and its log-sum-exp.
+struct AttentionResultBytes {
+  double output = 0, log_sums = 0;
+  double total() const { return output + log_sums; }
+};
+AttentionResultBytes attention_result_bytes(const MemoryRequest& request, int64_t layer);
 double norm_bytes(const MemoryRequest& request);       // kept by the norm before a block: joined input, output, statistics
 double rotary_bytes(const MemoryRequest& request);     // of the table of angles, kept for the micro-batch
 double embedding_bytes(const MemoryRequest& request);  // kept before the first layer: what a Toeplitz encoding reads

@@ -196,7 +196,9 @@ class RankPlan {
   // Of a layer that is made again, beside its input.
   double states_kept(int64_t layer) const {
     const double states = share_.entering_states(layer);
-    return whole_.offload ? share_.small(states) : states;
+    const AttentionResultBytes attention = attention_result_bytes(share_.local, layer);
+    if (!whole_.offload) return states + attention.total();
+    return share_.small(states) + share_.small(attention.output) + share_.small(attention.log_sums);
   }
   double layer_kept(int64_t layer) const {
     const BlockShare of_mixer = share_.mixer(layer), of_channel = share_.channel(layer);

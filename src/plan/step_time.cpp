@@ -18,7 +18,7 @@ double count(int64_t x) { return static_cast<double>(x); }
 struct LayerTime {
   double products = 0, expert_products = 0, attention = 0, recurrence = 0, elementwise = 0, scores = 0;
   double tensor = 0, context = 0, experts = 0;
-  double context_again = 0;       // of `context`, where the layer is recomputed: states that entered were kept
+  double context_again = 0;       // of `context`, where the layer is recomputed and attention with it: states that entered were kept
   double attention_backward = 0;  // five products for two where scores are made again
   double math() const { return products + expert_products + attention + recurrence; }
 };
@@ -199,7 +199,9 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   parts.expert_exchange = 2 * often * one.experts;
   const double whole_forward =
       one.math() + one.elementwise + one.scores + one.tensor + one.context + one.experts + cluster.efficiency.layer_s;
-  const double again = layout.recompute == recipe::Recompute::kFull ? whole_forward - one.context + one.context_again
+  const double made_again = whole_forward - one.context - (practice.attention_again ? 0 : one.attention + one.scores) +
+                            (practice.attention_again ? one.context_again : 0);
+  const double again = layout.recompute == recipe::Recompute::kFull ? made_again
                        : layout.recompute == recipe::Recompute::kSelective
                            ? (practice.flash ? 0.5 * one.elementwise : one.attention + one.scores)
                            : 0;

@@ -51,6 +51,7 @@ struct Practice {
   double update_bytes = 38;       // read and written of a parameter: its gradient (norm, clearing), moments, master, copy
   double loss_bytes = 12;         // likewise of each number that the head makes
   double imbalance = 1;           // the busiest expert's rows over the mean
+  bool attention_again = false;  // a layer that is made again makes softmax attention, and its exchanges, again; else their result was kept
 };
 Practice default_practice(const PlanLayout& layout);
 

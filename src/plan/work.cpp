@@ -65,6 +65,7 @@ void add_activations(const recipe::ModelConfig& model, Work& work) {
       grouped_of(work, attention.kv_heads).kept_bytes += bytes * number(attention.kv_heads * (attention.head_dim + attention.value_dim));
     if (delta_rule.heads > delta_rule.key_heads)
       grouped_of(work, delta_rule.key_heads).kept_bytes += 2 * bytes * number(delta_rule.key_heads * delta_rule.key);
+    work.attention_bytes += attention_result_bytes(request, l).total() / work.sequence / work.layers;
     work.kept_bytes += (mixer.kept + channel.kept + norms) / work.sequence / work.layers;
     work.cheap_bytes += (mixer.cheap + channel.cheap + norms / 2) / work.sequence / work.layers;
   }
@@ -79,7 +80,7 @@ double Work::dense_parameters_of(int64_t tp) const { return shared(dense_paramet
 double Work::dense_products_of(int64_t tp) const { return shared(dense_products, grouped, &GroupedHeads::products, tp); }
 
 double Work::kept_of(recipe::Recompute recompute, int64_t tp) const {
-  if (recompute == recipe::Recompute::kFull) return input_bytes / number(tp);
+  if (recompute == recipe::Recompute::kFull) return (input_bytes + attention_bytes) / number(tp);
   const double cheap = recompute == recipe::Recompute::kSelective ? cheap_bytes : 0;
   return shared(kept_bytes - cheap, grouped, &GroupedHeads::kept_bytes, tp);
 }

@@ -30,8 +30,8 @@ struct Work {
   double recurrence_products = 0;  // heads · key · value
   bool causal = true;              // of attention; else every token sees all keys
   double embedding_parameters = 0, head_parameters = 0;
-  double kept_bytes = 0, cheap_bytes = 0,
-         input_bytes = 0;  // of a token and the mean layer, in bf16: kept, made again cheaply, the layer's input
+  double kept_bytes = 0, cheap_bytes = 0, input_bytes = 0,
+         attention_bytes = 0;  // of a token and the mean layer, in bf16: kept, made again cheaply, the layer's input, attention's result
   double attention_heads = 0;
   double activation_bytes = 0;  // of a token and the mean layer, read and written by the channel mixer's activation, in bf16
   double dispatch_bytes = 0;    // likewise of rows that are dealt out to experts and gathered again

@@ -158,13 +158,13 @@ void declare(OptionSet& set, TrainOptions& train) {
   set.add(
          "train.recompute", train.recompute,
          "Activations that are dropped after the forward pass and made again in the backward pass, bit for bit: none, those that are large and "
-         "cheap (selective: norms, activations, rows of experts), or all of a layer but its input (full: a third more work).")
+         "cheap (selective: norms, activations, rows of experts), or all of a layer but its input and what softmax attention gave (full: up to a third more work).")
       .also_called({"activation_checkpointing", "gradient_checkpointing", "recompute_granularity"})
       .may_change();
   set.add(
          "train.offload", train.offload,
          "Where what layers keep for the backward pass lies meanwhile: in memory (none), or in a file without a name that is gone with the process (file), so "
-         "that memory holds that of one layer; passes wait for the disk. Beside train.recompute = full the layers' inputs alone.")
+         "that memory holds that of one layer; passes wait for the disk. Beside train.recompute = full what that keeps alone.")
       .also_called({"activation_offload", "cpu_offload", "offload_activations"})
       .may_change();
   set.add("train.offload_folder", train.offload_folder,

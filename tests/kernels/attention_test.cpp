@@ -11,6 +11,7 @@
 #include "kernels/attention_cases.h"
 #include "kernels/block/block.h"
 #include "kernels/documents.h"
+#include "kernels/recomputed.h"
 #include "support/refused.h"
 #include "support/threads.h"
 
@@ -137,6 +138,30 @@ TEST(Attention, SaysWhoAnswersAndWhyOthersDoNot) {
   EXPECT_EQ(chosen(x, x, x), "aten; cpu: it takes bf16 and fp32");
   EXPECT_EQ(chosen(f.transpose(1, 2).contiguous().transpose(1, 2), f, f), "aten; cpu: channels are not contiguous");
   EXPECT_EQ(chosen(f, f, f, {.scale = -1}), "aten; cpu: the scale is not positive");
+}
+
+// A part that is made again has other queries, and gets what the first ones gave: nothing is multiplied a second time.
+TEST(Attention, APartThatIsMadeAgainFindsItsResult) {
+  const Tensor q = random_tensor({9, 4, 8}, 1).to(at::kFloat).requires_grad_(), k = random_tensor({9, 2, 8}, 2).to(at::kFloat),
+               v = random_tensor({9, 2, 8}, 3).to(at::kFloat);
+  const AttentionResult expected = attention(q.detach(), k, v, {}, {}, {.scale = 0.3});
+  std::vector<Tensor> again;
+  const auto results = recomputed("part", {.inputs = {q},
+                                           .kept = {q},
+                                           .run = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+                                             return {attention(in[0], k, v, {}, {}, {.scale = 0.3}).o_thd};
+                                           },
+                                           .inputs_again = [](const std::vector<Tensor>& kept) { return kept; },
+                                           .run_again = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+                                             const AttentionResult second = attention(in[0] + 1, k, v, {}, {}, {.scale = 0.3});
+                                             again = {second.o_thd.detach(), second.logsumexp_th.detach()};
+                                             return {second.o_thd};
+                                           }});
+  EXPECT_TRUE(results[0].equal(expected.o_thd));
+  results[0].sum().backward();
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_TRUE(again[0].equal(expected.o_thd));
+  EXPECT_TRUE(again[1].equal(expected.logsumexp_th));
 }
 
 TEST(Attention, RefusesBadArgumentsByName) {

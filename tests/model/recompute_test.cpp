@@ -134,7 +134,13 @@ TEST_P(Recomputation, OrOffload) {
   EXPECT_GT(moved[Recompute::kNone], moved[Recompute::kSelective]);
   EXPECT_GT(moved[Recompute::kSelective], moved[Recompute::kFull]);
   const auto element = static_cast<int64_t>(at::elementSize(Precision::named(dtype()).compute));
-  EXPECT_EQ(moved[Recompute::kFull], kMicroBatches * config().layers * kTokens * config().hidden * element) << "the layers' inputs";
+  int64_t kept = config().layers * kTokens * config().hidden * element;  // the layers' inputs, and what softmax attention gave
+  const auto wide = static_cast<int64_t>(at::elementSize(Precision::named(dtype()).reduce));
+  for (int64_t l = 0; l < config().layers; ++l) {
+    const recipe::AttentionSizes attention = recipe::operators_of_layer(config(), l).attention;
+    kept += kTokens * attention.heads * (attention.value_dim * element + wide);
+  }
+  EXPECT_EQ(moved[Recompute::kFull], kMicroBatches * kept);
 }
 
 std::vector<NamedConfig> recomputed_models() {
@@ -157,23 +163,28 @@ INSTANTIATE_TEST_SUITE_P(Models, Recomputation,
 struct Activations {
   int64_t kept = 0, peak = 0;
 };
-Activations activations_of(Recompute recompute, bool offloads = false) {
-  install_cpu_allocator();
+constexpr int64_t kTokensOfActivations = 512;
+recipe::ModelConfig config_of_activations() {
   recipe::ModelConfig config = hybrid_experts_post_norm();
   config.hidden = 64, config.head_dim = 16, config.intermediate = 48, config.layers = 8;
+  return config;
+}
+Activations activations_of(Recompute recompute, bool offloads = false) {
+  install_cpu_allocator();
+  const recipe::ModelConfig config = config_of_activations();
   Decoder decoder = filled_decoder(config, "bf16");
   decoder.set_recompute(recompute);
   std::vector<Tensor> weights;
   for (const auto& arena : decoder.parameters().arenas()) weights.push_back(arena->values);
   kernels::FileOffload offload(std::filesystem::temp_directory_path(), 4096, weights);
   if (offloads) decoder.set_offload(&offload);
-  const Tensor ids = id_tensor(random_ids(512, config.vocabulary, 1));
+  const Tensor ids = id_tensor(random_ids(kTokensOfActivations, config.vocabulary, 1));
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   reset_memory_peaks();
   const int64_t before = memory_statistics().of(MemoryPurpose::kActivations).bytes;
   LocalOps ops;
   Context context(ops, decoder.precision());
-  const Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout::make_single(512)), ids);
+  const Tensor loss = decoder.loss(context, decoder.hidden(context, ids, layout::make_single(kTokensOfActivations)), ids);
   const int64_t kept = memory_statistics().of(MemoryPurpose::kActivations).bytes - before;
   loss.backward();
   return {kept, memory_statistics().of(MemoryPurpose::kActivations).peak - before};
@@ -206,13 +217,19 @@ TEST(OffloadToAFile, UsesPlacesAgain) {
   EXPECT_EQ(offload.file_bytes(), three);
 }
 
-TEST(RecomputationMemory, KeepsTheInputOfEachLayer) {
+TEST(RecomputationMemory, KeepsTheInputOfEachLayerAndWhatAttentionGave) {
   const Activations none = activations_of(Recompute::kNone), selective = activations_of(Recompute::kSelective),
                     full = activations_of(Recompute::kFull);
   const int64_t hidden = int64_t{512} * 64 * 2;
   // Eight layers; the first join, the last norm (its input, output and the loss's gradient) and the table of angles beside them.
-  EXPECT_LE(full.kept, (8 + 5) * hidden + 512 * 64);
-  EXPECT_GE(full.kept, 8 * hidden);
+  // Of each softmax layer [tokens, heads, channels] in bf16, and [tokens, heads] in fp32.
+  const recipe::ModelConfig config = config_of_activations();
+  int64_t attention = 0;
+  for (int64_t l = 0; l < config.layers; ++l)
+    attention += config.mixer(l) == recipe::Mixer::kSoftmax ? kTokensOfActivations * config.heads * (16 * 2 + 4) : 0;
+  EXPECT_GT(attention, 0);
+  EXPECT_LE(full.kept, (8 + 5) * hidden + attention + 512 * 64);
+  EXPECT_GE(full.kept, 8 * hidden + attention);
   EXPECT_LT(3 * full.peak, none.peak);
   EXPECT_LT(3 * selective.kept, 2 * none.kept);
   EXPECT_LT(selective.peak, none.peak);

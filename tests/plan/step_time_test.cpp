@@ -43,6 +43,28 @@ TEST(StepTime, OfOneLayerByHand) {
   EXPECT_EQ(parts.gradients, 0) << "one replica sums with nobody";
 }
 
+// A layer that is made again finds what attention gave, and needs no keys of other ranks; in published runs it made both again.
+TEST(StepTime, AttentionIsNotMadeAgain) {
+  const Work work = large_gpt();
+  const Cluster cluster = some_a100s(64);
+  for (const int64_t cp : {1, 2}) {
+    const auto parts = [&](recipe::Recompute recompute, bool attention_again) {
+      const PlanLayout layout{.dp = 1, .tp = 8, .pp = 8 / cp, .cp = cp, .recompute = recompute};
+      return step_parts(work, layout, 16, cluster, {.attention_again = attention_again});
+    };
+    const StepParts once = parts(recipe::Recompute::kNone, false), ours = parts(recipe::Recompute::kFull, false),
+                    published = parts(recipe::Recompute::kFull, true);
+    EXPECT_EQ(once.recomputation, 0);
+    // Of attention forward and backward together, 1 and 2.5 times it, one share; of the exchanges of three passes, one.
+    EXPECT_NEAR(published.recomputation - ours.recomputation, once.attention / 3.5 + once.context_exchange / 3,
+                1e-9 * published.recomputation);
+    EXPECT_NEAR(ours.recomputation,
+                once.products / 3 + once.recurrence / 3 + once.elementwise / 2.6 + once.tensor_exchange / 2 + once.layer_overhead / 2,
+                1e-9 * ours.recomputation);
+    EXPECT_EQ(once.context_exchange > 0, cp > 1);
+  }
+}
+
 TEST(StepTime, SumsAndMonotonies) {
   const Work work = large_gpt();
   const PlanLayout layout{.dp = 16, .tp = 8, .pp = 8, .chunks = 1};

@@ -96,8 +96,28 @@ TEST(Recomputed, LayersGatherTheirWeightsAsOftenAsOthers) {
   }
 }
 
-// What of a recurrence crosses context ranks does not grow with the row: it is kept, and the second forward pass asks nobody. Keys and values of softmax
-// layers, and the gathered states of delta rules, are too many.
+// Softmax attention finds its result: keys and values come for the backward pass, as without recomputation, and not for the second forward pass.
+TEST(Recomputed, KeysAndValuesAreNotAskedForAgain) {
+  using enum recipe::ContextMethod;
+  recipe::ModelConfig config = longhaul::testing::small_config();
+  config.mixers = {recipe::Mixer::kSoftmax};
+  for (const auto& [method, names] :
+       {std::pair<recipe::ContextMethod, std::vector<std::string>>{kAllGather, {"keys", "values", "keys (backward)"}},
+        {kRing, {"keys and values of the ring", "keys and values of the ring (backward)"}}}) {
+    const recipe::ParallelOptions parallel{.cp = 2, .context = {.softmax = method}};
+    const auto once = calls_of(config, proof_layout(parallel)),
+               again = calls_of(config, proof_layout(parallel, true, recipe::Recompute::kFull));
+    for (size_t rank = 0; rank < once.size(); ++rank) {
+      for (const std::string& name : names) {
+        EXPECT_GT(count_of(once[rank], name), 0) << name;
+        EXPECT_EQ(count_of(again[rank], name), count_of(once[rank], name)) << name << " on rank " << rank;
+      }
+    }
+  }
+}
+
+// What of a recurrence crosses context ranks does not grow with the row: it is kept, and the second forward pass asks nobody. The gathered states of delta
+// rules are too many.
 TEST(Recomputed, StatesOfRecurrencesAreSentOnce) {
   using enum recipe::LinearContextMethod;
   recipe::ModelConfig config = longhaul::testing::small_config();

@@ -6,6 +6,7 @@
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
+#include "kernels/recomputed.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -36,9 +37,20 @@ AttentionGradients gradients_of(AttentionBy by, const AttentionProblem& problem,
   return into;
 }
 
+// Products with all keys are most of a long sequence's work: a part that is made again (recomputed.h) finds their result.
+AttentionResult result_of(const AttentionProblem& problem, AttentionBy by) {
+  if (runs_again()) {
+    const std::vector<Tensor> kept = kept_by_first_run();
+    return {kept.at(0), kept.at(1)};
+  }
+  const AttentionResult result = attention_forward_by(by, problem, /*wide=*/false);
+  keep_for_second_run({result.o_thd, result.logsumexp_th});
+  return result;
+}
+
 AttentionResult run(const AttentionProblem& problem, AttentionBy by) {
   const std::vector<Tensor> outputs = differentiable(kAttentionOp, {problem.q_thd, problem.k_shd, problem.v_shd}, [&]() -> Recorded {
-    const AttentionResult result = attention_forward_by(by, problem, /*wide=*/false);
+    const AttentionResult result = result_of(problem, by);
     AttentionProblem rest = problem;  // all but the tensors, which are saved
     rest.q_thd = rest.k_shd = rest.v_shd = Tensor();
     return {.results = {result.o_thd, result.logsumexp_th},

@@ -40,6 +40,7 @@ double impact_kg(double thermal_watts, double hours, double g_per_kwh);  // ML C
 struct CalculatorRow {
   std::string calculator, name, unit;
   double published = 0, computed = 0, allowed = 0;  // allowed: distance
+  bool fitted = false;  // what it is computed from was solved from this figure, or chosen to fit it: that they agree shows nothing
   bool good() const;
 };
 std::vector<CalculatorRow> calculator_rows();

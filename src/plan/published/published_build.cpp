@@ -12,7 +12,12 @@ PublishedRow& PublishedBuild::add(const char* family, std::string name, const ch
   row.cluster.name = device;
   row.cluster.gpus = layout.world();
   row.cluster.efficiency = efficiency_of(row.cluster.device);
-  row.practice = {.fused = false, .flash = false, .causal = false, .update_bytes = kMegatronUpdate, .loss_bytes = kUnfusedLoss};
+  row.practice = {.fused = false,
+                  .flash = false,
+                  .causal = false,
+                  .update_bytes = kMegatronUpdate,
+                  .loss_bytes = kUnfusedLoss,
+                  .attention_again = true};
   row.flops = row.work.flops.full() * static_cast<double>(batch * sequence);
   rows.push_back(std::move(row));
   return rows.back();

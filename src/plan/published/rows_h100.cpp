@@ -67,7 +67,8 @@ Practice megatron_of_2024(double gradient_bytes) {
           .data_beside = true,
           .gradient_bytes = gradient_bytes,
           .update_bytes = kMegatronUpdate,
-          .loss_bytes = kUnfusedLoss};
+          .loss_bytes = kUnfusedLoss,
+          .attention_again = true};
 }
 
 void add_rows_of_h100(PublishedBuild& build) {
