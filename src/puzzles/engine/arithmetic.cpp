@@ -27,9 +27,9 @@ std::optional<Fraction> reduced(Wide above, Wide below) {
 }
 
 // expression: term {(+|-) term};  term: factor {(*|/) factor};  factor: number | ( expression )
-class Reader {
+class ArithmeticReader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit ArithmeticReader(std::string_view text) : text_(text) {}
 
   std::optional<Arithmetic> whole() {
     if (text_.size() > kLongest) return std::nullopt;
@@ -108,6 +108,6 @@ std::optional<Fraction> multiplied(const Fraction& a, const Fraction& b) {
 }
 std::optional<Fraction> divided(const Fraction& a, const Fraction& b) { return reduced(Wide{a.above} * b.below, Wide{a.below} * b.above); }
 
-std::optional<Arithmetic> read_arithmetic(std::string_view text) { return Reader(text).whole(); }
+std::optional<Arithmetic> read_arithmetic(std::string_view text) { return ArithmeticReader(text).whole(); }
 
 }  // namespace longhaul::puzzles

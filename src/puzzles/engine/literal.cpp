@@ -10,9 +10,9 @@ namespace {
 constexpr int kMostDepth = 8;
 constexpr int kMostValues = 8192;
 
-class Reader {
+class LiteralReader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit LiteralReader(std::string_view text) : text_(text) {}
 
   std::optional<Literal> whole() {
     std::optional<Literal> value = read(0);
@@ -156,7 +156,7 @@ std::vector<std::string> words_between(std::string_view text, char separator) {
 
 }  // namespace
 
-std::optional<Literal> read_literal(std::string_view text) { return Reader(text).whole(); }
+std::optional<Literal> read_literal(std::string_view text) { return LiteralReader(text).whole(); }
 
 std::optional<int64_t> read_integer(std::string_view text) {
   text = trimmed(text);
