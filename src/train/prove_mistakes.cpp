@@ -113,7 +113,7 @@ std::vector<ProofMistake> make_mistakes() {
        .what = "The first and the last stage keep their own gradients of a tied embedding.",
        .layout = pp2,
        .missing = tied,
-       .left_out = calls_named("gradient of embedding.weight")},
+       .left_out = calls_named("gradients that stages share")},
       {.name = "document-reset-lost",
        .what = "One replica does not see where documents end.",
        .layout = dp2,
