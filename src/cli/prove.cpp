@@ -16,10 +16,10 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/table.h"
-#include "parallel/arrangement.h"
 #include "recipe/load.h"
 #include "train/prove.h"
 #include "train/prove_covering.h"
+#include "train/prove_task.h"
 
 namespace longhaul::cli {
 namespace {
@@ -76,17 +76,9 @@ std::string text_of(const std::vector<train::Proof>& proofs, recipe::Dtype worki
   return table.text(colours_wanted(stdout)) + fmt::format("\n{} layouts: {}\n", proofs.size(), sums);
 }
 
-// Those of an outer loop's workers too, where the recipe says how many ranks there are.
-recipe::ParallelOptions own_of(const recipe::Recipe& recipe) {
-  recipe::ParallelOptions own = recipe.parallel;
-  const bool several = own.world() >= 2 * own.needed();
-  if (several) own.workers = parallel::workers_of(recipe.optim.outer, own, own.world());
-  return own;
-}
-
 // Of `--layouts`: the usual ones, all, or some by name.
 std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, const recipe::Recipe& recipe) {
-  std::vector<train::ProofLayout> known = train::proof_layouts(own_of(recipe));
+  std::vector<train::ProofLayout> known = train::proof_layouts(train::own_layout(recipe));
   if (arguments.layouts == "usual") return known;
   if (arguments.layouts == "all") return train::all_layouts(recipe.model, arguments.ranks);
   const std::vector<train::ProofLayout> processes = train::process_layouts(recipe.model, arguments.ranks);
@@ -112,6 +104,35 @@ std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, cons
     chosen.push_back(*found);
   }
   return chosen;
+}
+
+// Who asks for a layout, by its name or by the recipe's [parallel], wants it tried; of a list of many some are refused for any model.
+bool asked_for(const ProveArguments& arguments, const recipe::Recipe& recipe, const std::string& layout) {
+  if (arguments.layouts == "all" || arguments.layouts == "processes") return false;
+  const train::ProofLayout own = train::own_layout(recipe);
+  return arguments.layouts != "usual" || (own.parallel.world() > 1 && layout == own.name);
+}
+
+void require_tried(const ProveArguments& arguments, const recipe::Recipe& recipe, const std::vector<train::Proof>& proofs) {
+  bool none = true;
+  for (const train::Proof& proof : proofs) {
+    const bool tried = proof.status == train::Proof::Status::kTried;
+    none = none && !tried;
+    if (tried || !asked_for(arguments, recipe, proof.layout)) continue;
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "a layout that was asked for could not be tried",
+                 .expected = fmt::format("{} on the recipe's model", proof.layout),
+                 .found = fmt::format("{}: {}", proof.status_name(), proof.reason),
+                 .where = "--layouts and [parallel]",
+                 .hint = fmt::format("longhaul prove {} --layouts all", arguments.recipe)});
+  }
+  if (!none) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "no layout could be tried, so nothing is proved",
+               .expected = "a layout that the recipe's model can be dealt out to",
+               .found = fmt::format("{} layouts, none of them tried", proofs.size()),
+               .where = "--layouts and --ranks",
+               .hint = fmt::format("longhaul prove {}", arguments.recipe)});
 }
 
 // The words that come to this program's own as_rank below.
@@ -188,6 +209,9 @@ ExitCode run(const ProveArguments& arguments) {
     train::prove_as_process(train::subject_of(recipe.model, recipe.optim, layouts.at(0)), arguments.as_rank);
     return ExitCode::kDone;
   }
+  for (const train::ProofLayout& layout : layouts) {  // before minutes go into the others: `train` would refuse it with the same words
+    if (asked_for(arguments, recipe, layout.name)) train::require_dealt_out(recipe.model, layout);
+  }
   const std::vector<train::Proof> proofs = prove_with_progress(
       {.model = recipe.model, .optim = recipe.optim, .layouts = layouts, .dtype = recipe.train.dtype, .process = process_of(arguments)});
   if (arguments.json) {
@@ -206,17 +230,21 @@ ExitCode run(const ProveArguments& arguments) {
       for (const std::string& pair : train::pairs_left_out(layouts)) print("  in none of them, because none can: " + pair + "\n");
     }
   }
-  return std::ranges::all_of(proofs, &train::Proof::holds) ? ExitCode::kDone : ExitCode::kCheckFailed;
+  if (!std::ranges::all_of(proofs, &train::Proof::holds)) return ExitCode::kCheckFailed;
+  require_tried(arguments, recipe, proofs);
+  return ExitCode::kDone;
 }
 
 }  // namespace
 
 void add_prove(Command& program) {
   auto arguments = std::make_shared<ProveArguments>();
-  Command prove = program.add("prove", "the recipe's model, made small, is the same on several ranks as in one process (exit 1 when not)",
-                              {{"the usual layouts, and that of [parallel]", "prove recipes/first-run.toml parallel.tp=2 parallel.cp=2"},
-                               {"every mesh of up to 8 ranks", "prove recipes/first-run.toml --layouts all --ranks 8"},
-                               {"a known bug, planted: is it found?", "prove recipes/first-run.toml --break document-reset-lost"}});
+  Command prove = program.add(
+      "prove",
+      "the recipe's model, made small, is the same on several ranks as in one process (exit 1 when not, 64 when that could not be tried)",
+      {{"the usual layouts, and that of [parallel]", "prove recipes/first-run.toml parallel.tp=2 parallel.cp=2"},
+       {"every mesh of up to 8 ranks", "prove recipes/first-run.toml --layouts all --ranks 8"},
+       {"a known bug, planted: is it found?", "prove recipes/first-run.toml --break document-reset-lost"}});
   prove.option("RECIPE", arguments->recipe, "a recipe file (TOML)");
   prove.overrides(arguments->overrides);
   prove.option("--layouts", arguments->layouts, "usual, all, processes (some whose ranks are processes), or names with commas between");

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "base/error.h"
 #include "parallel/checked_sums.h"
 #include "parallel/priorities.h"
+#include "parallel/stage_gradients.h"
 
 namespace longhaul::parallel {
 
@@ -137,15 +137,8 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
   if (place_.mesh.size(Axis::kPp) > 1) sum_over_pipeline(parameters);
 }
 
-// A tensor that several ranks of the pipeline hold gets a gradient on each. By name: ranks may hold the same tensors in another order.
 void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
-  std::map<std::string, model::Parameter*> shared;
-  for (const auto& parameter : parameters.all()) {
-    if (parameter->trainable() && !parameter->parts.empty() && parameter->parts[0].spec.pipeline_ranks.size() > 1) {
-      shared[parameter->name] = parameter.get();
-    }
-  }
-  for (const auto& [name, parameter] : shared) sum_over_stages(*parameter, parameter->own_grad, "gradient of " + name);
+  sum_gradients_of_stages(groups_->over({Axis::kPp}), parameters);
 }
 
 void Ranks::sum_over_stages(const model::Parameter& parameter, const Tensor& numbers, const std::string& name) const {

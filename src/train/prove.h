@@ -7,10 +7,11 @@
 //          they do that see other documents has no equal in one process (docs/design/outer-loops.md)
 //   elastic (train.elastic)   no difference at all, in either precision, from an elastic run of one process
 //   fp64   the largest difference relative to the largest value of the tensor, 1e-12: sums are taken in another order, nothing else
-//   bf16   loss and norm 2 %, gradients 20 % (with experts 40 %), by the root mean square of the tensor: partial products are rounded before they are summed, a
+//   bf16   two steps: losses and the first norm 2 %, the first gradients, and by how much the first update moved the masters, 20 % (with experts 40 %), by the root mean square of the tensor: partial products are rounded before they are summed, a
 //          unit of 2^-8 a rounding, layers add up, and where two experts are nearly alike a token may choose the other one. A tensor whose bf16
 //          gradient in one process is off the fp64 one by more than 10 % may differ by twice that, 50 % at most: two ways are each so far off.
-//          It shows that the bf16 way through the kernels runs and means the same (a wrong method is off by its whole size); fp64 shows exactness.
+//          It shows that the bf16 way through the kernels runs and means the same (a wrong method is off by its whole size); fp64 shows exactness. And every
+//          rank's values behind the last update are the rounding of the masters, which others may hold, to the bit.
 //
 //   fp32   as fp64, and measured from the numbers of one process in fp64: 1e-6, or twice as far as one process in fp32 is from them, 1e-5 at most. A unit is
 //          6e-8, and activations are rounded to it in every layer, so two ways that are each 7e-7 off may be 1e-6 apart (docs/design/prove.md has what was

@@ -214,7 +214,7 @@ bool possible(const recipe::ModelConfig& model, const ProofLayout& layout) {
   try {
     require_dealt_out(model, layout);
     if (layout.parallel.pp > 1) {
-      const int64_t own = kProofRows / mesh_of(layout.parallel).size(Axis::kDp);
+      const int64_t replicas = mesh_of(layout.parallel).size(Axis::kDp), own = proof_rows(replicas) / replicas;
       layout::passes_of(layout::Pipeline(layout.parallel.pp, layout.parallel.pipeline),
                         own / proof_rows_at_once(model, layout.parallel.pp, own));
     }
@@ -322,6 +322,7 @@ std::vector<ProofLayout> all_layouts(const recipe::ModelConfig& model, int64_t r
   for (const ParallelOptions& mesh : meshes) {  // what is left, on the smallest that can
     while (const auto more = covering.best(mesh, 0, 1)) layouts.push_back(*more);
   }
+  for (ProofLayout& each : elastic_layouts(ranks)) layouts.push_back(std::move(each));
   for (ProofLayout& each : process_layouts(model, ranks)) layouts.push_back(std::move(each));
   return layouts;
 }

@@ -61,7 +61,7 @@ parallel::Arrangement arrangement_of(const recipe::ModelConfig& model, const Pro
   return arrangement;
 }
 
-std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
+std::vector<ProofLayout> proof_layouts(const ProofLayout& own) {
   using enum recipe::ContextMethod;
   using enum recipe::ContextSplit;
   using enum recipe::PipelineSchedule;
@@ -120,14 +120,34 @@ std::vector<ProofLayout> proof_layouts(const ParallelOptions& own) {
   layouts.push_back(proof_layout({.ranks = 2, .zero = 3}, true, kFull));
   layouts.push_back(proof_layout({.ranks = 4, .tp = 2, .zero = 3}, true, kNone, true));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull, true));
-  for (const ParallelOptions& each : std::vector<ParallelOptions>{{.ranks = 2}, {.ranks = 4, .zero = 3}}) {
-    layouts.push_back(proof_layout(each));
-    layouts.back().name += "-elastic";
-    layouts.back().elastic = true;
-  }
+  for (ProofLayout& each : elastic_layouts(4)) layouts.push_back(std::move(each));
   for (const ParallelOptions& each : std::vector<ParallelOptions>{{.tp = 4}, {.tp = 4, .zero = 3}}) layouts.push_back(proof_layout(each));
-  const ProofLayout named = proof_layout(own);
-  if (own.world() > 1 && std::ranges::find(layouts, named.name, &ProofLayout::name) == layouts.end()) layouts.push_back(named);
+  if (own.parallel.world() > 1 && std::ranges::find(layouts, own.name, &ProofLayout::name) == layouts.end()) layouts.push_back(own);
+  return layouts;
+}
+
+namespace {
+
+ProofLayout made_elastic(ProofLayout layout) {
+  layout.name += "-elastic";
+  layout.elastic = true;
+  return layout;
+}
+
+}  // namespace
+
+ProofLayout own_layout(const recipe::Recipe& recipe) {
+  ParallelOptions own = recipe.parallel;
+  if (own.world() >= 2 * own.needed()) own.workers = parallel::workers_of(recipe.optim.outer, own, own.world());
+  const ProofLayout layout = proof_layout(own, true, recipe.train.recompute, recipe.train.offload != recipe::Offload::kNone);
+  return recipe.train.elastic ? made_elastic(layout) : layout;
+}
+
+std::vector<ProofLayout> elastic_layouts(int64_t ranks) {
+  std::vector<ProofLayout> layouts;
+  for (const ParallelOptions& each : std::vector<ParallelOptions>{{.ranks = 2}, {.ranks = 4, .zero = 3}, {.ranks = 8, .zero = 1}}) {
+    if (each.world() <= ranks) layouts.push_back(made_elastic(proof_layout(each)));
+  }
   return layouts;
 }
 

@@ -20,6 +20,10 @@ struct ProofMistake {
   recipe::ParallelOptions layout{};                                  // where it shows
   std::function<std::string(const recipe::ModelConfig&)> missing{};  // what a model must have for it and has not; unset or "": nothing
 
+  bool in_bf16 = false;  // planted in bf16 alone, where the bounds are wide; else in fp64 alone
+  enum class Undone { kNothing, kValues, kAll };
+  Undone undone = Undone::kNothing;  // of each update, on all ranks alike: values in the working precision, or masters too
+
   // Asked on each rank's own thread; what is unset is as it should be.
   std::function<bool(const comm::Call&)> left_out{};  // by all members: a sum stays this rank's own, what others would send is zero
   std::function<void(const layout::MeshRank&, recipe::ModelConfig&)> model{};

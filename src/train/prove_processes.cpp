@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -20,12 +21,20 @@ std::filesystem::path file_of(const std::filesystem::path& folder, int64_t rank,
   return folder / fmt::format("rank-{}.{}", rank, kind);
 }
 
+constexpr std::pair<const char*, std::vector<HeldBox> Seen::*> kBoxes[] = {{"gradients", &Seen::gradients},
+                                                                           {"parameters", &Seen::parameters},
+                                                                           {"start", &Seen::start},
+                                                                           {"masters", &Seen::masters},
+                                                                           {"rounded", &Seen::rounded}};
+
 // Numbers go to a file beside the JSON, which has no word for what is not finite.
 class SeenWriter {
  public:
   Json json_of(const Seen& seen) {
     for (const auto* list : {&seen.losses, &seen.norms}) numbers_.insert(numbers_.end(), list->begin(), list->end());
-    return {{"steps", seen.losses.size()}, {"gradients", boxes_of(seen.gradients)}, {"parameters", boxes_of(seen.parameters)}};
+    Json json = {{"steps", seen.losses.size()}};
+    for (const auto& [name, boxes] : kBoxes) json[name] = boxes_of(seen.*boxes);
+    return json;
   }
   void save(const std::filesystem::path& path) const {
     write_text_atomically(path, {reinterpret_cast<const char*>(numbers_.data()), numbers_.size() * sizeof(double)});
@@ -53,8 +62,7 @@ class SeenReader {
     for (auto* list : {&seen.losses, &seen.norms}) {
       for (size_t i = 0; i < steps; ++i) list->push_back(take({1}).item<double>());
     }
-    seen.gradients = boxes_of(json.at("gradients"));
-    seen.parameters = boxes_of(json.at("parameters"));
+    for (const auto& [name, boxes] : kBoxes) seen.*boxes = boxes_of(json.at(name));
     return seen;
   }
   bool at_end() const { return read_ == bytes_.size(); }

@@ -31,6 +31,20 @@ std::vector<HeldBox> held_of(const model::ParameterSet& parameters, bool gradien
   return result;
 }
 
+// This rank's share of the masters; as the values have them: rounded to the precision of these.
+std::vector<HeldBox> masters_of(const model::ParameterSet& parameters, const optim::Optimizer& optimizer, bool as_values) {
+  std::vector<HeldBox> result;
+  for (size_t p = 0; p < parameters.all().size(); ++p) {
+    const model::Parameter& parameter = *parameters.all()[p];
+    const Tensor& master = optimizer.masters()[p];
+    for (size_t i = 0; i < parameter.parts.size(); ++i) {
+      const Tensor own = parameter.own_part_of(master, i), seen = as_values ? own.to(parameter.own_value.scalar_type()) : own;
+      result.push_back({parameter.parts[i].spec.tensor.name, parameter.parts[i].own, seen.to(at::kDouble).clone()});
+    }
+  }
+  return result;
+}
+
 // What workers do behind each step: all see the same, so a late correction changes nothing, and the mean is what each has. Other methods change
 // weights also then.
 recipe::OuterOptions outer_of(const recipe::OuterOptions& of_recipe) {
@@ -44,7 +58,7 @@ class ProofRun {
   ProofRun(const ProofSubject& subject, parallel::Ranks& ranks)  // both must outlive it
       : ranks_(ranks),
         mistake_(subject.layout.mistake),
-        task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout),
+        task_(subject.config, Precision::named(subject.dtype), ranks, subject.layout, subject.rows),
         optimizer_(optim::make_optimizer(options_of(subject.optim), task_.parameters(), task_.precision(), kProofSeed)),
         state_(*optimizer_),
         router_(subject.config.router) {
@@ -56,6 +70,8 @@ class ProofRun {
       if (mistake_ != nullptr && mistake_->gradients) mistake_->gradients(ranks_.place(), step, task_.parameters());
       if (step == 1) seen.gradients = held_of(task_.parameters(), true);
     };
+    if (seen.start.empty()) seen.start = masters_of(task_.parameters(), *optimizer_, false);
+    const Before before = undone() == Undone::kNothing ? Before{} : now();
     // What is not finite is seen as a difference.
     const StepResult result = run_step(task_, *optimizer_, ranks_, step,
                                        {.lr = 1e-2, .clip_norm = 1.0, .seed = kProofSeed, .router = router_, .with_gradients = look});
@@ -64,6 +80,9 @@ class ProofRun {
     seen.norms.push_back(result.gradient_norm);
     parallel::Sharding* const sharding = ranks_.sharding_of(task_.parameters());
     if (sharding != nullptr && ranks_.place().zero < 3) sharding->gather_values();
+    take_back(before);
+    if (step == 1) seen.masters = masters_of(task_.parameters(), *optimizer_, false);
+    seen.rounded = masters_of(task_.parameters(), *optimizer_, true);
     seen.parameters = held_of(task_.parameters(), false);
   }
   void save(const std::filesystem::path& folder) {
@@ -83,6 +102,27 @@ class ProofRun {
   Seen seen;
 
  private:
+  using Undone = ProofMistake::Undone;
+  struct Before {
+    std::vector<Tensor> values, masters;
+  };
+  Undone undone() const { return mistake_ != nullptr ? mistake_->undone : Undone::kNothing; }
+  Before now() {
+    Before now;
+    for (const auto& parameter : task_.parameters().all()) now.values.push_back(parameter->value.detach().clone());
+    for (const Tensor& master : optimizer_->masters()) now.masters.push_back(master.clone());
+    return now;
+  }
+  void take_back(const Before& before) {
+    const at::NoGradGuard no_gradient;
+    for (size_t p = 0; p < before.values.size(); ++p) {
+      const bool own_master = optimizer_->masters()[p].is_alias_of(task_.parameters().all()[p]->own_value);
+      if (undone() == Undone::kValues && own_master) continue;  // it has no other value
+      if (undone() == Undone::kAll) optimizer_->masters()[p].copy_(before.masters[p]);
+      task_.parameters().all()[p]->value.detach().copy_(before.values[p]);
+      task_.parameters().all()[p]->written();
+    }
+  }
   static recipe::OptimOptions options_of(recipe::OptimOptions options) {
     options.eps = options.sign_fade = 1e-2;
     options.square_eps = options.residual_eps = 1e-4;
@@ -105,7 +145,9 @@ class ProofRun {
 
 ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOptions& optim, const ProofLayout& layout,
                         const std::string& dtype) {
-  return {made_small(model, layout.parallel), optim, dtype, layout};
+  const recipe::ModelConfig small = made_small(model, layout.parallel);
+  const ProofLayout own = of_small(model, layout);
+  return {small, optim, dtype, own, proof_rows(arrangement_of(small, own).mesh.size(layout::Axis::kDp))};
 }
 
 Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesystem::path>& save_to) {

@@ -15,8 +15,8 @@
 namespace longhaul::train {
 
 inline constexpr int64_t kProofSteps = 3, kProofSavedStep = 2;
-// In bf16 what is compared is seen in the first step; later ones drift apart (prove.h).
-inline int64_t proof_steps(std::string_view dtype) { return dtype == "bf16" ? 1 : kProofSteps; }
+// In bf16 a second one shows what the first update has left behind; later ones drift apart (prove.h).
+inline int64_t proof_steps(std::string_view dtype) { return dtype == "bf16" ? 2 : kProofSteps; }
 
 // A box of a logical tensor, in fp64.
 struct HeldBox {
@@ -25,10 +25,11 @@ struct HeldBox {
   Tensor values;
 };
 
-// What a rank has seen: the loss and the norm of each step, the gradients of the first, the parameters after the last.
+// What a rank has seen: the loss and the norm of each step, the gradients of the first, the parameters after the last. Of its masters, which ranks share:
+// at the start, after the first step, and after the last as the precision of the parameters has them.
 struct Seen {
   std::vector<double> losses, norms;
-  std::vector<HeldBox> gradients, parameters;
+  std::vector<HeldBox> gradients, parameters, start, masters, rounded;
 };
 
 // Of steps that begin at the first one, and of the last step taken from a checkpoint.
@@ -40,7 +41,8 @@ struct ProofSubject {
   recipe::ModelConfig config;
   recipe::OptimOptions optim;
   std::string dtype;
-  ProofLayout layout;
+  ProofLayout layout;  // of_small
+  int64_t rows = 8;    // of a step
 };
 
 // The recipe's model made small for the layout's ranks.

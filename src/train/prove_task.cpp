@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "base/random.h"
@@ -33,7 +35,8 @@ ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocab
   ProofBatch batch;
   std::vector<int64_t> lengths;
   for (int64_t row = first_row; row < first_row + rows; ++row) {
-    const std::vector<int64_t> documents = packed ? kDocuments[static_cast<size_t>(row)] : std::vector<int64_t>{kRowTokens};
+    const std::vector<int64_t> documents =
+        packed ? kDocuments[static_cast<size_t>(row) % kDocuments.size()] : std::vector<int64_t>{kRowTokens};
     lengths.insert(lengths.end(), documents.begin(), documents.end());
     for (int64_t t = 0; t < kRowTokens; ++t) {
       batch.ids.push_back(
@@ -55,17 +58,58 @@ recipe::ModelConfig model_of(recipe::ModelConfig config, const parallel::Ranks& 
   return config;
 }
 
-}  // namespace
+constexpr int64_t kLeast = 4;  // layers, and heads
 
-recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel) {
-  std::vector<recipe::Mixer> mixers;  // each once, then all of them again
-  for (const recipe::Mixer mixer : model.mixers) {
+int64_t least_layers(const std::vector<recipe::Mixer>& mixers) { return std::max(kLeast, std::ssize(mixers)); }
+
+std::vector<recipe::Mixer> each_once(const std::vector<recipe::Mixer>& pattern) {
+  std::vector<recipe::Mixer> mixers;
+  for (const recipe::Mixer mixer : pattern) {
     if (std::ranges::find(mixers, mixer) == mixers.end()) mixers.push_back(mixer);
   }
-  constexpr int64_t kLeast = 4;
-  const int64_t many = std::max(kLeast, parallel.world()), stages = layout::Pipeline(parallel.pp, parallel.pipeline).stages();
-  model.layers = std::max({kLeast, stages, static_cast<int64_t>(mixers.size())});
-  model.mixers = mixers;
+  return mixers;
+}
+
+// A layer of each stage that has some, two of those that have more than others; what is then missing of `least` has the largest.
+std::vector<int64_t> few_of_each(const std::vector<int64_t>& given, int64_t least) {
+  int64_t fewest = INT64_MAX;
+  for (const int64_t layers : given) fewest = layers > 0 ? std::min(fewest, layers) : fewest;
+  std::vector<int64_t> few;
+  for (const int64_t layers : given) few.push_back(layers == 0 ? 0 : layers > fewest ? 2 : 1);
+  const int64_t missing = least - std::accumulate(few.begin(), few.end(), int64_t{0});
+  if (missing > 0) few[static_cast<size_t>(std::ranges::max_element(given) - given.begin())] += missing;
+  return few;
+}
+
+// So many that the ranks can share them, or those of the recipe.
+int64_t few_experts(int64_t of_recipe, int64_t many, int64_t ranks) {
+  const int64_t few = (std::min(of_recipe, many) + ranks - 1) / ranks * ranks;
+  return std::min(of_recipe, few);
+}
+
+}  // namespace
+
+ProofLayout of_small(const recipe::ModelConfig& model, ProofLayout layout) {
+  std::vector<int64_t>& given = layout.parallel.pipeline.stage_layers;
+  if (!given.empty()) given = few_of_each(given, least_layers(each_once(model.mixers)));
+  return layout;
+}
+
+int64_t proof_rows(int64_t replicas) {
+  constexpr int64_t kRows = 8;
+  return kRows % replicas == 0 ? kRows : (kRows + 2 * replicas - 1) / (2 * replicas) * 2 * replicas;
+}
+
+recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel) {
+  model.mixers = each_once(model.mixers);  // then all of them again
+  const std::vector<int64_t>& given = parallel.pipeline.stage_layers;
+  const int64_t world = parallel.world(), many = (kLeast + world - 1) / world * world, least = least_layers(model.mixers);
+  if (given.empty()) {
+    model.layers = std::max(least, layout::Pipeline(parallel.pp, parallel.pipeline).stages());
+  } else {
+    const std::vector<int64_t> few = few_of_each(given, least);
+    model.layers = std::accumulate(few.begin(), few.end(), int64_t{0});
+  }
   recipe::GatedDeltaNetOptions& delta = model.gated_deltanet;
   const int64_t delta_heads = delta.heads > 0 ? delta.heads : model.heads;
   const bool grouped =
@@ -113,7 +157,7 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   model.hidden = 24;
   model.intermediate = 20;
   model.vocabulary = 53;  // no number of ranks divides it
-  model.experts = std::min<int64_t>(model.experts, many);
+  model.experts = few_experts(model.experts, many, parallel.ep);
   model.experts_per_token = std::min<int64_t>(model.experts_per_token, 2);
   if (model.router.groups > 1) {
     model.router.groups = model.experts % 2 == 0 ? 2 : 1;
@@ -130,9 +174,24 @@ recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::Parallel
   return model;
 }
 
+namespace {
+
+// The recipe's layers on the layout's stages, of a model that has nothing else.
+void require_layers(const recipe::ModelConfig& model, const parallel::Arrangement& arrangement) {
+  recipe::ModelConfig layers;
+  layers.layers = model.layers;
+  parallel::Arrangement stages{.mesh = {arrangement.mesh.size(Axis::kPp), {.pp = arrangement.mesh.size(Axis::kPp)}},
+                               .pipeline = arrangement.pipeline};
+  parallel::require_possible(layers, stages);
+}
+
+}  // namespace
+
 void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layout) {
+  require_layers(model, arrangement_of(model, layout));
   const recipe::ModelConfig small = made_small(model, layout.parallel);
   recipe::ModelConfig own = small;
+  if (model.experts % layout.parallel.ep != 0) own.experts = model.experts;  // else few are enough to look at
   own.heads = model.heads;
   own.softmax.kv_heads = model.softmax.kv_heads;
   own.gla.key_heads = model.gla.key_heads;
@@ -141,12 +200,14 @@ void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layo
   own.mamba2.groups = model.mamba2.groups;
   own.mamba2.norm_groups = model.mamba2.norm_groups;
   for (const recipe::ModelConfig* const each : {&std::as_const(own), &small})
-    parallel::require_possible(*each, arrangement_of(*each, layout));
+    parallel::require_possible(*each, arrangement_of(*each, of_small(model, layout)));
 }
 
-ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout)
+ProofTask::ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout,
+                     int64_t rows)
     : ranks_(ranks),
       layout_(layout),
+      rows_(rows),
       mistake_(layout.mistake),
       masked_(!config.causal),
       decoder_(model_of(config, ranks, mistake_), precision, at::kCPU, model::Use::kTraining, ranks.place()),
@@ -167,7 +228,7 @@ int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int
 
 StepWork ProofTask::prepare(int64_t step) {
   const layout::MeshRank& place = ranks_.place();
-  const int64_t own = kProofRows / place.mesh.size(Axis::kDp);
+  const int64_t own = rows_ / place.mesh.size(Axis::kDp);
   const int64_t in_micro_batch = proof_rows_at_once(decoder_.config(), place.mesh.size(Axis::kPp), own);
   micro_batches_.clear();
   work_ = {};

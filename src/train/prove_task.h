@@ -13,15 +13,19 @@
 
 namespace longhaul::train {
 
-inline constexpr int64_t kProofRows = 8;  // of a step
 inline constexpr uint64_t kProofSeed = 20260101;
 
 // The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size, but so many that the ranks can
 // share each, and layers for every stage.
 recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel);
+// The layout on the small model: where stages have layers of their own number (parallel.stage_layers), few of each, and uneven as they were.
+ProofLayout of_small(const recipe::ModelConfig& model, ProofLayout layout);
 
-// kUsage where the layout cannot share the small model, or the recipe's own heads, of which the small one may have more.
+// kUsage where the layout cannot share the recipe's own layers, heads and experts, of which the small model may have others, or the small model.
 void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layout);
+
+// Of a step, of so many replicas: eight, or so many more that each has the same number, two or more.
+int64_t proof_rows(int64_t replicas);
 
 // Rows of a micro-batch, of `own` that a replica has on so many stages.
 int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own);
@@ -36,7 +40,8 @@ struct ProofBatch {
 class ProofTask final : public Task {
  public:
   // What stands in `layout` beside its ranks: documents, recomputation, a mistake. All that is given must outlive it.
-  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout);
+  ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout,
+            int64_t rows = 8);
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
   const Precision& precision() const override { return decoder_.precision(); }
 
@@ -49,6 +54,7 @@ class ProofTask final : public Task {
 
   const parallel::Ranks& ranks_;
   const ProofLayout& layout_;
+  int64_t rows_;                                   // of a step, of all replicas
   const ProofMistake* mistake_;                    // null: none
   bool masked_;                                    // whatever model a mistake makes of it
   std::unique_ptr<kernels::FileOffload> offload_;  // null: none

@@ -33,6 +33,18 @@ TEST_F(LaunchedRun, CopiesForTheMemoryTierArePlanned) {
   std::map<std::string, observe::MeasuredMemory> rows;
   for (const auto& row : events<observe::MeasuredMemory>()) rows[row.purpose] = row;
   EXPECT_GT(rows["checkpoint copy"].peak_bytes, 0);
+  // Of two processes with a thread each the peak is that of so many cores, and not of more than there are.
+  const auto starts = events<observe::RunStart>();
+  ASSERT_EQ(starts.size(), 1u);
+  const double cores = std::min(2.0, static_cast<double>(starts[0].cores.value()));
+  Words alone = words({"train"}, {"train.steps=1", "train.threads=1"});
+  alone.back() = (folder_ / "alone").string();
+  ASSERT_EQ(run_process(alone, {"NO_COLOR=1"}, 120).status, 0);
+  double of_one = 0;
+  for (const auto& event : observe::read_events(folder_ / "alone/events.jsonl")) {
+    if (const auto* start = std::get_if<observe::RunStart>(&event.body)) of_one = start->peak_flops_per_second.value();
+  }
+  EXPECT_DOUBLE_EQ(starts[0].peak_flops_per_second.value(), cores * of_one);
   EXPECT_NEAR(static_cast<double>(rows["together"].peak_bytes) / static_cast<double>(rows["together"].planned_bytes.value()), 1, 0.1);
 }
 
@@ -164,6 +176,12 @@ TEST_F(LaunchedRun, TheOthersLeaveARankThatDied) {
 }
 
 TEST_F(LaunchedRun, ProofsOnProcesses) {
+  // What was asked for and cannot be tried is no success: two heads on four or three ranks, experts of a model without.
+  for (const Words& asked : {Words{"--layouts", "tp4"}, Words{"--layouts", "ep2"}, Words{"parallel.tp=3"}}) {
+    Words refused = {program_file(), "prove", (folder_ / "tiny.toml").string()};
+    refused.insert(refused.end(), asked.begin(), asked.end());
+    EXPECT_EQ(run_process(refused, {}, 120).status, 64) << asked.back();
+  }
   const Words typed = {program_file(), "prove", (folder_ / "tiny.toml").string(), "--layouts", "tp2-processes", "--json"};
   const ProcessResult proved = run_process(typed, {}, 120);
   ASSERT_EQ(proved.status, 0) << proved.errors;

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "base/error.h"
 #include "proved_models.h"
 #include "recipe/optimizers.h"
 #include "support/models.h"
@@ -32,7 +33,7 @@ TEST(Prove, PipelinesOfEveryKind) {
   std::vector<ProofLayout> layouts;
   for (const recipe::ParallelOptions& each :
        std::vector<recipe::ParallelOptions>{{.pp = 3},
-                                            {.pp = 2, .pipeline = {.stage_layers = {3, 1}}},
+                                            {.pp = 2, .pipeline = {.stage_layers = {6, 2}}},
                                             {.pp = 3, .pipeline = {.schedule = kInterleaved, .chunks = 2}},
                                             {.pp = 2, .pipeline = {.schedule = kInterleaved}},
                                             {.pp = 2, .cp = 2, .zero = 3, .pipeline = {.schedule = kInterleaved}},
@@ -90,13 +91,13 @@ TEST(Prove, ParallelBlocksInParts) {
 }
 
 TEST(Prove, TheLayoutOfTheRecipe) {
-  const std::vector<ProofLayout> layouts = proof_layouts({.tp = 2, .pp = 2, .cp = 2, .ep = 2});
+  const std::vector<ProofLayout> layouts = proof_layouts(proof_layout({.tp = 2, .pp = 2, .cp = 2, .ep = 2}));
   ASSERT_EQ(layouts.size(), proof_layouts({}).size() + 1);
   EXPECT_EQ(layouts.back().name, "tp2-pp2-1f1b-cp2-ep2");
   const Proof proof = prove({.model = hybrid(), .layouts = {layouts.back()}})[0];
   EXPECT_TRUE(proof.holds) << proof.reason;
   EXPECT_EQ(proof.status, Proof::Status::kTried) << proof.reason;
-  EXPECT_EQ(proof_layouts({.tp = 2}).size(), proof_layouts({}).size()) << "one of the usual ones";
+  EXPECT_EQ(proof_layouts(proof_layout({.tp = 2})).size(), proof_layouts({}).size()) << "one of the usual ones";
   // Four layers on three stages: the first two have the layers that share bounds.
   recipe::ModelConfig shared = dense_linear();
   shared.mixers = {Mixer::kHgrn2, Mixer::kSoftmax};
@@ -123,6 +124,47 @@ TEST(Prove, KeyHeadsThatContextRanksCannotShareAreRefused) {
   EXPECT_EQ(refused.layout, "cp3-ulysses");
   EXPECT_EQ(refused.status, Proof::Status::kRefused);
   EXPECT_THAT(refused.reason, HasSubstr("3 context ranks divide expected, 1 found"));
+}
+
+// What the ranks share is asked of the recipe's own layers and experts, of which the small model has others.
+TEST(Prove, WhatTrainRefusesIsRefused) {
+  recipe::ModelConfig config = hybrid();
+  config.layers = 2;
+  config.experts = 6;
+  const std::vector<Proof> proofs =
+      prove({.model = config,
+             .layouts = {proof_layout({.pp = 4}), proof_layout({.ep = 4}), proof_layout({.pp = 2, .pipeline = {.stage_layers = {3, 1}}})},
+             .dtype = recipe::Dtype::kFp64});
+  for (const Proof& proof : proofs) EXPECT_EQ(proof.status, Proof::Status::kRefused) << proof.layout;
+  EXPECT_THAT(proofs[0].reason, HasSubstr("more pipeline stages than layers: parallel.pp of at most 2 expected, 4 found"));
+  EXPECT_THAT(proofs[1].reason, HasSubstr("6 experts"));
+  EXPECT_THAT(proofs[2].reason, HasSubstr("2 together expected, 4 found"));
+}
+
+// Numbers that the small model is made for: nine experts on three ranks, six heads on three, replicas that do not divide eight rows, and stages of
+// a model of many layers.
+TEST(Prove, WhatTrainTakesIsTried) {
+  recipe::ModelConfig config = hybrid();
+  config.layers = 12;
+  config.experts = 9;
+  config.heads = config.softmax.kv_heads = 6;
+  expect_proved(config, {{.ep = 3}, {.ranks = 3}, {.ranks = 6, .zero = 1}, {.tp = 3}, {.pp = 2, .pipeline = {.stage_layers = {7, 5}}}});
+  EXPECT_EQ(proof_rows(8), 8);
+  EXPECT_EQ(proof_rows(3), 12);
+  EXPECT_EQ(proof_rows(16), 32);
+}
+
+TEST(Prove, TheRecipesOwnLayoutHasWhatItTrainsWith) {
+  recipe::Recipe recipe;
+  recipe.parallel = {.ranks = 4, .zero = 1};
+  EXPECT_EQ(own_layout(recipe).name, "dp4-zero1");
+  recipe.train.recompute = recipe::Recompute::kFull;
+  recipe.train.elastic = true;
+  const ProofLayout own = own_layout(recipe);
+  EXPECT_EQ(own.name, "dp4-zero1-full-again-elastic");
+  EXPECT_TRUE(own.elastic);
+  EXPECT_EQ(own.recompute, recipe::Recompute::kFull);
+  EXPECT_EQ(proof_layouts(own).back().name, own.name);
 }
 
 // The small model has heads for as many ranks as are asked for; whether the recipe's own can be dealt out is what counts.
@@ -210,6 +252,29 @@ TEST(Prove, FindsEveryMistake) {
     const ProofMistake* const mistake = request.layouts[i].mistake;
     EXPECT_EQ(proofs[i].status, Proof::Status::kTried) << proofs[i].layout << ": " << proofs[i].reason;
     EXPECT_EQ(proofs[i].holds, mistake == nullptr) << (mistake ? mistake->name : proofs[i].layout) << ": " << proofs[i].reason;
+  }
+}
+
+// Values that all ranks alike forget to write again behind the update, where all else is right: the loss of the second step says so, or the masters.
+TEST(Prove, StaleValuesAreFoundInBf16) {
+  const Proof found = prove({.model = hybrid(), .layouts = {planted(proof_mistake("stale-values-in-bf16"))}})[0];
+  EXPECT_FALSE(found.holds);
+  EXPECT_THAT(found.reason, ::testing::AnyOf(HasSubstr("are not the rounding of their masters"), StartsWith("bf16 loss of step 2")));
+}
+
+// A rank whose model has other sizes than the others' ends in an error of communication. That finds nothing: it is no comparison of numbers.
+TEST(Prove, AnErrorOfCommunicationIsNoMistakeFound) {
+  const ProofMistake sizes{.name = "other-sizes",
+                           .what = "One replica has other sizes.",
+                           .layout = {.ranks = 2},
+                           .model = [](const layout::MeshRank& place, recipe::ModelConfig& model) {
+                             if (place.coordinate(layout::Axis::kDp) == 1) model.intermediate = 28;
+                           }};
+  try {
+    const Proof proof = prove({.model = dense_linear(), .layouts = {planted(sizes)}})[0];
+    ADD_FAILURE() << "it ended well, and " << (proof.holds ? "holds" : "was found: " + proof.reason);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kCommunication) << error.what();
   }
 }
 
