@@ -1,6 +1,6 @@
 // One HTTP request, as programs on a cluster ask each other for numbers or tell somebody of trouble: GET and POST over http:// or https:// (the system's
 // certificates), without redirects or proxies. Errors are kCommunication and name the address. A thin face of cpp-httplib, whose header is known
-// to http.cpp and http_server.cpp alone.
+// to http.cpp alone.
 #pragma once
 
 #include <cstdint>

@@ -1,166 +1,301 @@
 #include "base/http_server.h"
 
-#include <arpa/inet.h>
-#include <httplib.h>
-#include <openssl/crypto.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
-#include <chrono>
-#include <thread>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
 
 #include "base/error.h"
+#include "base/event_loop.h"
+#include "base/http_head.h"
+#include "base/http_rules.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/socket.h"
 #include "base/text.h"
 #include "base/worker.h"
 
 namespace longhaul {
 namespace {
 
-constexpr int kServerThreads = 16;  // requests answered at once; others wait
-constexpr int kServerPatience_s = 5;
+constexpr size_t kAnsweredAtOnce = 4;            // by a thread each; other requests wait, and cost a descriptor each
+constexpr size_t kMostHeld = size_t{512} << 20;  // bytes of replies that have not been taken yet
+constexpr size_t kLongestReply = kMostHeld / 4;
+constexpr double kSlowest_bytes_per_s = 64 << 10;  // at which a reply must be taken, or its connection is cut
+constexpr double kFarewell_s = 1;                  // to take what was sent last before the connection is gone
+constexpr int kAcceptedAtOnce = 64;                // before others are looked after
+constexpr double kNoDescriptors_s = 0.2;           // pause where the process has no descriptor left
 
-bool is_address(const std::string& host) {
-  unsigned char bytes[sizeof(in6_addr)];
-  return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 || ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
-}
-
-// "host:port", "[::1]:port", "host" → the host alone.
-std::string host_of(std::string header) {
-  if (header.starts_with('[')) return header.substr(1, header.find(']') - 1);
-  return header.substr(0, header.rfind(':'));
-}
-
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-// Takes as long for a wrong token as for the right one.
-bool same_secret(const std::string& a, const std::string& b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-std::string base64(const std::string& text) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < text.size(); i += 3) {
-    const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
-    const unsigned bits = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
-    for (size_t digit = 0; digit < 4; ++digit) out += digit > text.size() - i ? '=' : kDigits[bits >> (18 - 6 * digit) & 63];
-  }
-  return out;
-}
+struct Connection {
+  enum class Stage { kReading, kWaiting /* for an answer */, kSending, kFarewell };
+  Socket socket;
+  std::string address;  // of who connected, without the port
+  Stage stage = Stage::kReading;
+  std::string bytes;  // read so far; or to be sent
+  size_t sent = 0;
+  bool with_body = true, said_all = false;
+  uint64_t deadline = 0;  // the timer that cuts it
+};
 
 }  // namespace
 
+// All connections belong to the thread of `loop_`, answers are made in threads beside it; what they have made comes back through `made_`.
 struct HttpServer::State {
-  HttpServerOptions options;
-  std::function<HttpReply(const HttpRequest&)> answer;
-  httplib::Server server;
-  Worker worker{"http"};  // accepts; its threads inherit that signals are for the main thread
-
-  bool knows(const std::string& header) const {
-    const std::string host = lower_case(host_of(header));
-    if (host.empty()) return false;
-    const auto is = [&](const std::string& name) { return host == lower_case(name); };
-    return is_address(host) || is("localhost") || is(options.host) || is(machine().host) || std::ranges::any_of(options.names, is);
+ public:
+  State(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
+      : rules_{std::move(options)}, answer_(std::move(answer)), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    LONGHAUL_ASSERT(wake_ >= 0, "no eventfd");
+    listen();
+    for (auto& worker : workers_) worker = std::make_unique<Worker>("http answer");
+    loop_.watch(wake_, {.reads = true}, [this](Ready) { take_made(); });
+    loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); });
+    thread_ = std::make_unique<Worker>("http");
+    thread_->post([this] { loop_.run(); });
   }
 
-  bool has_token(const std::string& authorization) const {
-    if (options.token.empty() || same_secret(authorization, "Bearer " + options.token)) return true;
-    return same_secret(authorization, "Basic " + base64("longhaul:" + options.token)) ||
-           same_secret(authorization, "Basic " + base64(":" + options.token));
+  ~State() {
+    {
+      const std::lock_guard hold(mutex_);
+      ending_ = true;
+    }
+    wake();
+    thread_.reset();
+    for (auto& worker : workers_) worker.reset();
+    ::close(wake_);
   }
 
-  HttpReply reply_to(const httplib::Request& request) const {
-    const auto refuse = [](int status, std::string text) {
-      return HttpReply{.status = status, .type = "text/plain; charset=utf-8", .body = std::move(text) + "\n"};
-    };
-    if (request.method != "GET" && request.method != "HEAD") {
-      HttpReply reply = refuse(405, "This server is for reading: GET and HEAD.");
-      reply.headers.emplace_back("Allow", "GET, HEAD");
-      return reply;
-    }
-    if (!knows(request.get_header_value("Host")))
-      return refuse(421, "This server is not known by that name. Use its address, or start it with --name NAME.");
-    if (!has_token(request.get_header_value("Authorization"))) {
-      HttpReply reply = refuse(401, "A token is asked for: the user is longhaul, the password the token.");
-      reply.headers.emplace_back("WWW-Authenticate", "Basic realm=\"longhaul\", charset=\"UTF-8\"");
-      return reply;
-    }
+  const HttpServerOptions& options() const { return rules_.options; }
+
+ private:
+  struct Made {
+    uint64_t connection;
+    size_t worker;
+    HttpReply reply;
+  };
+  using Stage = Connection::Stage;
+  using Connections = std::map<uint64_t, Connection>;
+
+  void listen() {
+    HttpServerOptions& options = rules_.options;
     try {
-      return answer(
-          {.path = request.path, .query = {request.params.begin(), request.params.end()}, .accept = request.get_header_value("Accept")});
+      listening_ = Socket::listen({options.host, options.port});
+    } catch (const Error& error) {
+      throw Error({.code = ExitCode::kCommunication,
+                   .what = "the server cannot listen",
+                   .expected = "an address of this machine and a port that is free and that you may take",
+                   .found = fmt::format("it is in use, or refused ({})", error.fields().found),
+                   .where = Endpoint{options.host, options.port}.text(),
+                   .hint = "name another port: --serve 8090"});
+    }
+    options.port = listening_.port();
+  }
+
+  void wake() const {
+    constexpr uint64_t kOne = 1;
+    [[maybe_unused]] const ssize_t written = ::write(wake_, &kOne, sizeof(kOne));
+  }
+
+  void accept() {
+    for (int i = 0; i < kAcceptedAtOnce; ++i) {
+      std::optional<Socket> socket = listening_.accept();
+      if (!socket) break;
+      const std::string peer = socket->peer();
+      make_room(1, 0);
+      const uint64_t number = ++last_number_;
+      Connection& connection = connections_[number];
+      connection.socket = std::move(*socket);
+      connection.address = peer.substr(0, peer.rfind(':'));
+      connection.deadline = loop_.after(rules_.options.patience_s, [this, number] { drop(number); });
+      loop_.watch(connection.socket.descriptor(), {.reads = true}, [this, number](Ready ready) { on_ready(number, ready); });
+    }
+    if (errno != EMFILE && errno != ENFILE) return;  // of the last accept
+    // The one that waits would be ready for ever.
+    loop_.change(listening_.descriptor(), {});
+    loop_.after(kNoDescriptors_s, [this] { loop_.change(listening_.descriptor(), {.reads = true}); });
+  }
+
+  void drop(uint64_t number) {
+    const auto found = connections_.find(number);
+    if (found == connections_.end()) return;
+    loop_.cancel(found->second.deadline);
+    loop_.forget(found->second.socket.descriptor());
+    connections_.erase(found);
+  }
+
+  // Where there are too many, one goes of the address that has the most: its oldest that has asked for nothing yet, else its oldest that does not take
+  // its reply. So who only holds connections open loses them first, and others are answered.
+  void make_room(size_t more_connections, size_t more_bytes) {
+    const auto held = [&] {
+      size_t bytes = more_bytes;
+      for (const auto& [number, connection] : connections_) bytes += connection.bytes.size();
+      return bytes;
+    };
+    while (connections_.size() + more_connections > rules_.options.most_connections || held() > kMostHeld) {
+      std::map<std::string, size_t> of_address;
+      for (const auto& [number, connection] : connections_) ++of_address[connection.address];
+      const auto victim = std::ranges::min_element(connections_, {}, [&](const Connections::value_type& each) {
+        const Connection& connection = each.second;
+        const int worth = connection.stage == Stage::kReading || connection.stage == Stage::kFarewell ? 0
+                          : connection.stage == Stage::kSending                                       ? 1
+                                                                                                      : 2;
+        return std::tuple(-static_cast<int64_t>(of_address[connection.address]), worth, each.first);
+      });
+      if (victim == connections_.end()) return;
+      drop(victim->first);
+    }
+  }
+
+  void on_ready(uint64_t number, Ready ready) {
+    Connection& connection = connections_.at(number);
+    switch (connection.stage) {
+      case Stage::kReading:
+        return read(number, connection);
+      case Stage::kSending:
+        return ready.writes ? send(number, connection) : drop(number);
+      case Stage::kWaiting:
+        return pass_over(number, connection);
+      case Stage::kFarewell:
+        std::string ignored;
+        if (connection.socket.read(ignored) == Socket::Result::kEnd) drop(number);
+    }
+  }
+
+  // What comes behind the request. Who says that nothing more will come may still wait for the answer; who has gone is ready once more.
+  void pass_over(uint64_t number, Connection& connection) {
+    std::string ignored;
+    if (connection.socket.read(ignored) != Socket::Result::kEnd) return;
+    if (connection.said_all) return drop(number);
+    connection.said_all = true;
+    loop_.change(connection.socket.descriptor(), {});
+  }
+
+  void read(uint64_t number, Connection& connection) {
+    const Socket::Result result = connection.socket.read(connection.bytes, kLongestHead + 1);
+    if (result == Socket::Result::kEnd) return drop(number);
+    if (!head_ends(connection.bytes)) return;
+    const HttpHead head = read_head(connection.bytes);
+    connection.bytes.clear();
+    connection.with_body = head.method != "HEAD";
+    loop_.cancel(connection.deadline);
+    if (const auto refused = rules_.refused(head)) return reply(number, *refused);
+    connection.stage = Stage::kWaiting;
+    waiting_.emplace_back(number, HttpRequest{.path = head.path, .query = head.query, .accept = head.header("accept")});
+    start_answers();
+  }
+
+  void start_answers() {
+    for (size_t at = 0; at < workers_.size() && !waiting_.empty(); ++at) {
+      if (busy_[at]) continue;
+      auto [number, request] = std::move(waiting_.front());
+      waiting_.pop_front();
+      if (!connections_.contains(number)) {
+        --at;
+        continue;
+      }
+      busy_[at] = true;
+      workers_[at]->post([this, number, at, request = std::move(request)] {
+        Made made{number, at, answered(request)};
+        {
+          const std::lock_guard hold(mutex_);
+          made_.push_back(std::move(made));
+        }
+        wake();
+      });
+    }
+  }
+
+  HttpReply answered(const HttpRequest& request) const {
+    try {
+      return answer_(request);
     } catch (const std::exception& error) {
       log_error("a request for {} could not be answered: {}", printable(request.path), error.what());
-      return refuse(500, "This could not be answered; the server's log says why.");
+      return http_refusal(500, "This could not be answered; the server's log says why.");
     }
   }
 
-  void respond(const httplib::Request& request, httplib::Response& response) const {
-    const HttpReply reply = reply_to(request);
-    response.status = reply.status;
-    std::map<std::string, std::string> headers = {{"Cache-Control", "no-store"},
-                                                  {"X-Content-Type-Options", "nosniff"},
-                                                  {"X-Frame-Options", "DENY"},
-                                                  {"Referrer-Policy", "no-referrer"},
-                                                  {"Content-Security-Policy", "default-src 'none'"}};
-    for (const auto& [name, value] : reply.headers) headers[name] = value;
-    for (const auto& [name, value] : headers) response.set_header(name, value);
-    response.set_content(reply.body, reply.type);
+  void take_made() {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof(count));
+    std::vector<Made> made;
+    bool ending = false;
+    {
+      const std::lock_guard hold(mutex_);
+      made.swap(made_);
+      ending = ending_;
+    }
+    if (ending) return loop_.stop();
+    for (Made& each : made) {
+      busy_[each.worker] = false;
+      if (connections_.contains(each.connection)) reply(each.connection, each.reply);
+    }
+    start_answers();
   }
+
+  void reply(uint64_t number, const HttpReply& reply) {
+    Connection& connection = connections_.at(number);
+    std::string bytes = reply.body.size() > kLongestReply
+                            ? http_bytes(http_refusal(503, "The answer is too long to be sent."), connection.with_body)
+                            : http_bytes(reply, connection.with_body);
+    connection.stage = Stage::kWaiting;
+    make_room(0, bytes.size());
+    if (!connections_.contains(number)) return;
+    connection.bytes = std::move(bytes);
+    connection.stage = Stage::kSending;
+    const double patience_s = rules_.options.patience_s + static_cast<double>(connection.bytes.size()) / kSlowest_bytes_per_s;
+    connection.deadline = loop_.after(patience_s, [this, number] { drop(number); });
+    loop_.change(connection.socket.descriptor(), {.writes = true});
+    send(number, connection);
+  }
+
+  void send(uint64_t number, Connection& connection) {
+    size_t written = 0;
+    const std::string_view rest = std::string_view(connection.bytes).substr(connection.sent);
+    if (connection.socket.write(rest, written) == Socket::Result::kEnd) return drop(number);
+    connection.sent += written;
+    if (connection.sent < connection.bytes.size()) return;
+    // Closed at once, bytes of the request that nobody has read would take the reply back (RST).
+    ::shutdown(connection.socket.descriptor(), SHUT_WR);
+    connection.stage = Stage::kFarewell;
+    connection.bytes = {};
+    loop_.cancel(connection.deadline);
+    connection.deadline = loop_.after(kFarewell_s, [this, number] { drop(number); });
+    loop_.change(connection.socket.descriptor(), {.reads = true});
+  }
+
+  HttpRules rules_;
+  std::function<HttpReply(const HttpRequest&)> answer_;
+  EventLoop loop_;
+  Socket listening_;
+  Connections connections_;
+  uint64_t last_number_ = 0;
+  std::deque<std::pair<uint64_t, HttpRequest>> waiting_;
+  std::array<bool, kAnsweredAtOnce> busy_ = {};
+  int wake_;
+  std::mutex mutex_;  // of the two that follow
+  std::vector<Made> made_;
+  bool ending_ = false;
+  std::array<std::unique_ptr<Worker>, kAnsweredAtOnce> workers_;
+  std::unique_ptr<Worker> thread_;  // last: it uses all of them
 };
 
-HttpServer::HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer) : state_(std::make_unique<State>()) {
-  State& state = *state_;
-  state.options = std::move(options);
-  state.answer = std::move(answer);
-  httplib::Server& server = state.server;
-  server.new_task_queue = [] { return new httplib::ThreadPool(kServerThreads); };
-  server.set_keep_alive_max_count(1);  // a connection that only waits would hold a thread
-  server.set_read_timeout(kServerPatience_s);
-  server.set_write_timeout(kServerPatience_s);
-  server.set_payload_max_length(4096);
-  // Not httplib's own, which let a second server take the same port.
-  server.set_socket_options([](int socket) {
-    const int yes = 1;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  });
-  server.set_pre_routing_handler([&state](const httplib::Request& request, httplib::Response& response) {
-    state.respond(request, response);
-    return httplib::Server::HandlerResponse::Handled;
-  });
-  const std::string& host = state.options.host;
-  uint16_t& port = state.options.port;
-  if (port == 0) {
-    const int found = server.bind_to_any_port(host);
-    port = found > 0 ? static_cast<uint16_t>(found) : 0;
-  } else if (!server.bind_to_port(host, port)) {
-    port = 0;
-  }
-  if (port == 0) {
-    throw Error({.code = ExitCode::kCommunication,
-                 .what = "the server cannot listen",
-                 .expected = "an address of this machine and a port that is free and that you may take",
-                 .found = "it is in use, or refused",
-                 .where = host,
-                 .hint = "name another port: --serve 8090"});
-  }
-  state.worker.post([&server] { server.listen_after_bind(); });
-  while (!server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // stop() would be lost before
-}
+HttpServer::HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
+    : state_(std::make_unique<State>(std::move(options), std::move(answer))) {}
 
-HttpServer::~HttpServer() {
-  if (state_ != nullptr) state_->server.stop();
-}
+HttpServer::~HttpServer() = default;
 
-uint16_t HttpServer::port() const { return state_->options.port; }
+uint16_t HttpServer::port() const { return state_->options().port; }
 
 std::string HttpServer::url() const {
-  const std::string& host = state_->options.host;
+  const std::string& host = state_->options().host;
   const bool brackets = host.find(':') != std::string::npos;
   return fmt::format("http://{}:{}/", host == "0.0.0.0" ? machine().host : brackets ? "[" + host + "]" : host, port());
 }

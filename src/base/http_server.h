@@ -5,7 +5,11 @@
 //   HttpServer server({.host = "127.0.0.1", .port = 8080}, [&](const HttpRequest& request) { return HttpReply{.body = page_of(request.path)}; });
 //   print("open {}", server.url());
 //
-// The function is called from the server's threads, several at once; what it throws is answered with 500 and logged. The destructor ends the server.
+// One thread waits for all connections, so a slow one costs a descriptor and holds up nobody: a whole request must have come within patience_s of the
+// connection, a reply must be taken at 64 KiB/s or faster, and where there are most_connections, those go first that have asked for nothing yet, of the
+// address that has the most. Each connection is for one request.
+//
+// The function is called from four threads of the server; what it throws is answered with 500 and logged. The destructor ends the server.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +41,8 @@ struct HttpServerOptions {
   uint16_t port = 0;               // 0: any that is free
   std::vector<std::string> names;  // by which it may be called, beside addresses, localhost and this machine's own
   std::string token;               // empty: nobody is asked
+  double patience_s = 5;           // for all of a request
+  size_t most_connections = 512;   // at a time
 };
 
 class HttpServer {

@@ -33,14 +33,14 @@ struct SecretDescriptor {
   }
 };
 
-void write_new_secret(const std::filesystem::path& path) {
-  const std::string text = to_hex(random_bytes(kSecretBytes)) + "\n";
-  // Whole from the moment it has its name: another process that reads meanwhile finds no file, or all of it.
+// Whole from the moment it has its name: another process that reads meanwhile finds no file, or all of it. `in_place`: of one that is there.
+void write_secret(const std::filesystem::path& path, const std::string& text, bool in_place) {
   const std::string unfinished = fmt::format("{}.{}", path.string(), ::getpid());
   const SecretDescriptor file{::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600)};
   const bool written = file.value >= 0 && ::fchmod(file.value, 0600) == 0 &&
                        ::write(file.value, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file.value) == 0;
-  const bool named = written && (::link(unfinished.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const bool named = written && (in_place ? ::rename(unfinished.c_str(), path.c_str()) == 0
+                                          : ::link(unfinished.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int reason = errno;
   ::unlink(unfinished.c_str());
   if (!named) {
@@ -50,6 +50,12 @@ void write_new_secret(const std::filesystem::path& path) {
                  .where = path.string()});
   }
 }
+
+constexpr std::string_view kDriverWord = "driver ";
+
+struct SecretFile {
+  std::string secret, driver;
+};
 
 }  // namespace
 
@@ -98,7 +104,9 @@ std::string from_hex(std::string_view text) {
   return bytes;
 }
 
-std::string read_secret(const std::filesystem::path& path) {
+namespace {
+
+SecretFile read_secret_file(const std::filesystem::path& path) {
   const SecretDescriptor file{::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
   struct stat status {};
   const std::string hint = "copy the file of the driver, RUN/control/secret, and: chmod 600 " + path.string();
@@ -108,19 +116,33 @@ std::string read_secret(const std::filesystem::path& path) {
   if (status.st_uid != ::geteuid()) secret_refused(path, "a file of your own", fmt::format("one of user {}", status.st_uid), hint);
   if ((status.st_mode & 077) != 0)
     secret_refused(path, "a file that nobody else may read (mode 0600)", fmt::format("mode {:04o}", status.st_mode & 07777), hint);
-  std::array<char, 2 * kSecretBytes + 2> text{};
+  std::array<char, 4 * kSecretBytes + kDriverWord.size() + 3> text{};
   const ssize_t count = ::read(file.value, text.data(), text.size());
-  std::string_view digits(text.data(), static_cast<size_t>(std::max<ssize_t>(0, count)));
-  if (digits.ends_with('\n')) digits.remove_suffix(1);
-  const std::string secret = from_hex(digits);
+  const std::string_view all(text.data(), static_cast<size_t>(std::max<ssize_t>(0, count)));
+  const std::string_view digits = all.substr(0, all.find('\n'));
+  std::string_view second = all.substr(std::min(digits.size() + 1, all.size()));
+  if (second.ends_with('\n')) second.remove_suffix(1);
+  SecretFile found{.secret = from_hex(digits), .driver = ""};
+  if (second.starts_with(kDriverWord)) found.driver = from_hex(second.substr(kDriverWord.size()));
   // What it holds is not said: it may be most of a secret.
-  if (secret.size() != kSecretBytes)
-    secret_refused(path, "64 hexadecimal digits", fmt::format("{} bytes that are not", digits.size()), hint);
-  return secret;
+  if (found.secret.size() != kSecretBytes || (!second.empty() && found.driver.size() != kSecretBytes))
+    secret_refused(path, "64 hexadecimal digits, and the driver's key below them", fmt::format("{} bytes that are not", all.size()), hint);
+  return found;
+}
+
+}  // namespace
+
+std::string read_secret(const std::filesystem::path& path) { return read_secret_file(path).secret; }
+std::string read_driver_key(const std::filesystem::path& path) { return read_secret_file(path).driver; }
+
+void tell_driver_key(const std::filesystem::path& path, std::string_view key) {
+  const SecretFile found = read_secret_file(path);
+  if (found.driver == key) return;
+  write_secret(path, fmt::format("{}\n{}{}\n", to_hex(found.secret), kDriverWord, to_hex(key)), true);
 }
 
 std::string read_or_make_secret(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path))) write_new_secret(path);
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path))) write_secret(path, to_hex(random_bytes(kSecretBytes)) + "\n", false);
   return read_secret(path);
 }
 

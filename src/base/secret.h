@@ -15,8 +15,12 @@ std::string to_hex(std::string_view bytes);
 std::string from_hex(std::string_view text);  // empty where it is no hexadecimal number of whole bytes
 
 inline constexpr size_t kSecretBytes = 32;
-// Error 64 unless it is a plain file of this user that nobody else may read, with 64 hexadecimal digits.
+// Error 64 unless it is a plain file of this user that nobody else may read, with 64 hexadecimal digits, and it may be a second line: "driver " and 64
+// more, the key by which the driver of the job is known.
 std::string read_secret(const std::filesystem::path& path);
+std::string read_driver_key(const std::filesystem::path& path);  // of the same file; empty: it names none
+void tell_driver_key(const std::filesystem::path& path,
+                     std::string_view key);  // in the file of a secret; where it stands already nothing is written
 // The one that is there, else a new one.
 std::string read_or_make_secret(const std::filesystem::path& path);
 

@@ -93,7 +93,9 @@ void print_footprint(const plan::Footprint& footprint, const OutputArguments& ou
 }
 
 struct PlanFootprintArguments {
-  std::string recipe, inventory, accelerator = "a100";
+  std::string recipe, inventory, accelerator;
+  // A recipe is planned for what `plan` plans it for; the published sums that --flops and --parameters repeat are of A100s.
+  std::string device() const { return !accelerator.empty() ? accelerator : recipe.empty() ? "a100" : "h100"; }
   std::vector<std::string> overrides;
   std::optional<double> flops, parameters, tokens, start_hour;
   double gpus = 0, mfu = 0.35, years = 2, duty = 1, overhead = 0;
@@ -129,11 +131,11 @@ void set_work(const PlanFootprintArguments& a, plan::PlannedWork& work) {
 
 ExitCode run_plan_footprint(const PlanFootprintArguments& a) {
   plan::PlannedWork work{
-      .device = plan::accelerator(a.accelerator), .gpus = a.gpus, .mfu = a.mfu, .years = a.years, .duty = a.duty, .overhead = a.overhead};
+      .device = plan::accelerator(a.device()), .gpus = a.gpus, .mfu = a.mfu, .years = a.years, .duty = a.duty, .overhead = a.overhead};
   set_work(a, work);
   work.place = a.place.place();
   work.embodied = plan::embodied_source(a.place.embodied);
-  if (!a.inventory.empty()) work.inventory = plan::read_inventory(read_text(a.inventory), a.inventory, a.accelerator);
+  if (!a.inventory.empty()) work.inventory = plan::read_inventory(read_text(a.inventory), a.inventory, a.device());
   plan::Footprint footprint = plan::planned_footprint(work);
   if (!a.place.carbon_hours.empty()) {
     const auto day = plan::CarbonHours::read(read_text(a.place.carbon_hours), a.place.carbon_hours);
@@ -166,8 +168,9 @@ void add_plan_footprint(Command& group) {
   command.option("--flops", arguments->flops, "model FLOPs of the whole training");
   command.option("--parameters", arguments->parameters, "those that a token passes through: FLOPs are 6 · parameters · tokens");
   command.option("--tokens", arguments->tokens, "of the whole training");
-  command.option("--device", arguments->accelerator, "what it runs on (plan --help lists them)").default_shown();
-  command.option("--gpus", arguments->gpus, "how many, where the hour matters").default_shown();
+  command.option("--device", arguments->accelerator,
+                 "what it runs on (plan --help lists them; default: h100 for a recipe, as plan has it, a100 for --flops and --parameters)");
+  command.option("--gpus", arguments->gpus, "how many, where the hour matters").above(0);
   command.option("--mfu", arguments->mfu, "share of the dense peak that model FLOPs take").default_shown();
   command.option("--life", arguments->years, "years of a device").default_shown();
   command.option("--duty", arguments->duty, "share of its life in which a device works").default_shown();

@@ -221,8 +221,10 @@ void add_launch(Command& program) {
       "with --listen: a file of what hosts did in weeks, those that fail often are used last (default: hosts.jsonl of your cache)");
   launch.option("--threads-per-rank", arguments->threads, "compute threads of each (default: the cores shared evenly)").at_least(1);
   launch
-      .option("--env", arguments->environment,
-              "NAME[=VALUE]: a variable that ranks get beside those that every one has (PATH, HOME, OMP_…, NCCL_…)")
+      .option(
+          "--env", arguments->environment,
+          "NAME[=VALUE]: a variable that ranks get beside those that every one has (PATH, HOME, OMP_…, NCCL_…). NAME alone takes its value "
+          "from here, which then stands in no command line")
       .one_each();
   launch.option("RECIPE", arguments->recipe, "a recipe file (TOML)");
   launch.overrides(arguments->overrides);

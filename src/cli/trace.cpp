@@ -36,7 +36,12 @@ struct TraceArguments {
 };
 
 // The last of the shown steps as the planner has it for this machine, beside the ranks that ran it.
-std::vector<observe::RankTrace> planned_beside(const std::filesystem::path& run, const std::vector<observe::RankTrace>& ranks) {
+struct PlannedBeside {
+  std::vector<observe::RankTrace> ranks;
+  double step_s = 0;  // as `train` and `plan` tell it, with what is not drawn: start-up of passes, stragglers, the loop
+};
+
+PlannedBeside planned_beside(const std::filesystem::path& run, const std::vector<observe::RankTrace>& ranks) {
   const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
   const plan::PlanLayout layout = plan::layout_of_recipe(recipe);
   // The machine's peaks are measured for a number of threads, of which this process may have others than the run had.
@@ -48,7 +53,7 @@ std::vector<observe::RankTrace> planned_beside(const std::filesystem::path& run,
   for (const observe::StepOfRank& rank : last) begin_ns = std::min(begin_ns, rank.step->begin_ns);
   std::vector<observe::TraceRank> shown;
   for (const observe::RankTrace& rank : ranks) shown.push_back(rank.rank);
-  return plan::predicted_trace(layout, recipe.train.batch, parts, shown, last.front().step->step, begin_ns);
+  return {plan::predicted_trace(layout, recipe.train.batch, parts, shown, last.front().step->step, begin_ns), parts.total()};
 }
 
 // What differs between machines, in words.
@@ -138,10 +143,12 @@ ExitCode run_trace(const TraceArguments& arguments) {
   const std::filesystem::path out =
       arguments.out.empty() ? std::filesystem::path(arguments.run) / "trace" / "trace.json" : std::filesystem::path(arguments.out);
   std::vector<observe::TimeUse> planned;
+  double planned_s = 0;
   if (arguments.planned) {
-    std::vector<observe::RankTrace> beside = planned_beside(arguments.run, ranks);
-    planned = observe::time_use(beside);
-    std::ranges::move(beside, std::back_inserter(ranks));
+    PlannedBeside beside = planned_beside(arguments.run, ranks);
+    planned = observe::time_use(beside.ranks);
+    planned_s = beside.step_s;
+    std::ranges::move(beside.ranks, std::back_inserter(ranks));
   }
   write_trace(ranks, out);
   if (arguments.json) {
@@ -155,9 +162,10 @@ ExitCode run_trace(const TraceArguments& arguments) {
     double measured = 0;
     for (const observe::TimeUse& each : use)
       measured = std::max(measured, static_cast<double>(each.wall_ns) / static_cast<double>(each.steps));
-    print(fmt::format("\nA step as planned for this machine takes {}, measured {}; it lies beside the last step shown.\n",
-                      observe::milliseconds_text(1e-6 * static_cast<double>(planned.front().wall_ns)),
-                      observe::milliseconds_text(1e-6 * measured)));
+    print(fmt::format(
+        "\nA step as planned for this machine takes {} (of which {} are drawn: passes and exchanges), measured {}; it lies beside the last step shown.\n",
+        observe::milliseconds_text(1e3 * planned_s), observe::milliseconds_text(1e-6 * static_cast<double>(planned.front().wall_ns)),
+        observe::milliseconds_text(1e-6 * measured)));
   }
   print(fmt::format(
       "\nMeans of {}. Exposed: all ranks had come, and nothing hid the call. Idle: others had not come, data was waited for, or nothing\n"

@@ -1,11 +1,13 @@
 // `longhaul watch RUN… [--serve [HOST:]PORT]`
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/http.h"
 #include "base/http_server.h"
 #include "base/signals.h"
 #include "base/terminal.h"
@@ -19,28 +21,60 @@
 namespace longhaul::cli {
 namespace {
 
+constexpr double kStatusIsOld_s = 15, kSecondLook_s = 2.5;  // a driver writes each second
+
 struct WatchArguments {
   std::vector<std::string> runs, names;
-  std::string serve, token_file, webhook, command;
+  std::string serve, token_file, webhook, webhook_file, command;
   double every_s = 1;
   bool once = false, json = false, metrics_by_rank = false;
 };
 
-// The token of --token-file, which nobody else may read.
-std::string token_of(const std::string& path) {
-  if (path.empty()) return "";
+[[noreturn]] void refuse_file(const std::string& what, std::string expected, std::string found, const std::string& path, std::string hint) {
+  throw Error({.code = ExitCode::kUsage,
+               .what = what + " is not used",
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .where = path,
+               .hint = std::move(hint)});
+}
+
+// What stands in a file that nobody else may read, without the end of its line.
+std::string own_text(const std::string& path, const std::string& what, const std::string& hint) {
   const auto mode = std::filesystem::status(path).permissions();
   using std::filesystem::perms;
-  std::string token = read_text(path, ExitCode::kUsage, 4096);
-  while (!token.empty() && (token.back() == '\n' || token.back() == ' ')) token.pop_back();
-  const bool open = (mode & (perms::group_all | perms::others_all)) != perms::none;
-  if (!open && token.size() >= 16) return token;
-  throw Error({.code = ExitCode::kUsage,
-               .what = "this token is not used",
-               .expected = "a file that its owner alone may read, with at least 16 characters",
-               .found = open ? "one that others may read" : fmt::format("{} characters", token.size()),
-               .where = path,
-               .hint = fmt::format("chmod 600 {0}; head -c 24 /dev/urandom | base64 > {0}", shell_quoted(path))});
+  std::string text = read_text(path, ExitCode::kUsage, 4096);
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  if ((mode & (perms::group_all | perms::others_all)) != perms::none)
+    refuse_file(what, "a file that its owner alone may read", "one that others may read", path, hint);
+  return text;
+}
+
+std::string token_of(const std::string& path) {
+  if (path.empty()) return "";
+  const std::string hint = fmt::format("chmod 600 {0}; head -c 24 /dev/urandom | base64 > {0}", shell_quoted(path));
+  std::string token = own_text(path, "this token", hint);
+  if (token.size() >= 16) return token;
+  refuse_file("this token", "at least 16 characters", fmt::format("{} characters", token.size()), path, hint);
+}
+
+// The address of a webhook is a password as a rule: whoever has it may post there. So it need not stand in a command line, which all users of a machine
+// see, and one that is wrong is not said where it came from elsewhere.
+std::string webhook_of(const WatchArguments& arguments) {
+  if (!arguments.webhook.empty()) return arguments.webhook;
+  const char* const variable = std::getenv("LONGHAUL_WEBHOOK");
+  const std::string where = arguments.webhook_file.empty() ? "LONGHAUL_WEBHOOK" : arguments.webhook_file;
+  const std::string hint = "chmod 600 " + shell_quoted(arguments.webhook_file);
+  std::string address = !arguments.webhook_file.empty() ? own_text(arguments.webhook_file, "this webhook", hint)
+                        : variable != nullptr           ? variable
+                                                        : "";
+  if (address.empty() && arguments.webhook_file.empty()) return "";
+  try {
+    http_address(address);
+  } catch (const Error& error) {
+    refuse_file("this webhook", error.fields().expected, fmt::format("{} characters that are none", address.size()), where, "");
+  }
+  return address;
 }
 
 class Watch {
@@ -48,12 +82,13 @@ class Watch {
   explicit Watch(const WatchArguments& arguments)
       : arguments_(arguments),
         site_({arguments.runs.begin(), arguments.runs.end()}, arguments.metrics_by_rank),
-        sender_({.webhook = arguments.webhook, .command = arguments.command}) {}
+        sender_({.webhook = webhook_of(arguments), .command = arguments.command}) {}
 
   ExitCode run() {
     poll();
     if (!arguments_.serve.empty()) return serve();
     if (arguments_.once || arguments_.json || !is_terminal(stdout)) {
+      look_again_where_clocks_may_differ();
       show(TerminalSize{.columns = is_terminal(stdout) ? terminal_size(stdout).columns : 160, .rows = 1000}, false);
       return ExitCode::kDone;
     }
@@ -63,6 +98,17 @@ class Watch {
  private:
   void poll() {
     for (const observe::AlertNews& news : site_.poll(wall_time_s())) sender_.send(*news.run, news.alert);
+  }
+
+  // A status that looks old may be new by another machine's clock: then it changes within a second or two.
+  void look_again_where_clocks_may_differ() {
+    for (size_t i = 0; i < arguments_.runs.size(); ++i) {
+      const observe::RunView& run = site_.run(i);
+      if (!run.history.end && run.status_age() > kStatusIsOld_s) {
+        pause_unless_stopped(kSecondLook_s);
+        return poll();
+      }
+    }
   }
 
   ExitCode serve() {
@@ -115,18 +161,20 @@ class Watch {
 
 void add_watch(Command& program) {
   auto arguments = std::make_shared<WatchArguments>();
-  Command watch =
-      program.add("watch", "a run as it goes: in the terminal, as a live page, as metrics; alerts",
-                  {{"in the terminal", "watch runs/first-run"},
-                   {"a page at http://127.0.0.1:8080/, metrics at /metrics", "watch --serve 8080 runs/first-run runs/second"},
-                   {"tell somebody when it stands still",
-                    "watch --serve 8080 runs/big --webhook https://hooks.example/T0 --alert-command 'mail -s \"$LONGHAUL_ALERT\" me'"}});
+  Command watch = program.add("watch", "a run as it goes: in the terminal, as a live page, as metrics; alerts",
+                              {{"in the terminal", "watch runs/first-run"},
+                               {"a page at http://127.0.0.1:8080/, metrics at /metrics", "watch --serve 8080 runs/first-run runs/second"},
+                               {"tell somebody when it stands still",
+                                "watch --serve 8080 runs/big --webhook-file ~/webhook --alert-command 'mail -s \"$LONGHAUL_ALERT\" me'"}});
   watch.option("RUN", arguments->runs, "run folders").required();
   watch.option("--serve", arguments->serve, "[HOST:]PORT to serve the page and the metrics at; without a host this machine alone can ask");
   watch.option("--name", arguments->names, "another name by which the page may be called (a proxy's); repeat for more");
   watch.option("--token-file", arguments->token_file,
                "file with a token that whoever asks must send (as password of the user longhaul, or as a bearer token)");
   watch.option("--webhook", arguments->webhook, "http:// or https:// address that alerts are posted to, in Alertmanager's form");
+  watch.option(
+      "--webhook-file", arguments->webhook_file,
+      "file with that address, which you alone may read; or the variable LONGHAUL_WEBHOOK: others see what stands in a command line");
   watch.option("--alert-command", arguments->command,
                "command run for each alert, which stands in LONGHAUL_ALERT, LONGHAUL_ALERT_STATUS, …_SUMMARY, …_JSON");
   watch.option("--every", arguments->every_s, "seconds between looks").above(0).default_shown();

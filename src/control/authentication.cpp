@@ -1,5 +1,6 @@
 #include "control/authentication.h"
 
+#include "base/cipher.h"
 #include "base/json.h"
 #include "base/secret.h"
 #include "base/text.h"
@@ -8,15 +9,16 @@
 namespace longhaul::control {
 namespace {
 
-constexpr int64_t kProtocol = 1;
+constexpr int64_t kProtocol = 2;
 constexpr size_t kChallengeBytes = 32;
 constexpr JsonRules kHandshakeRules{
     .code = ExitCode::kCommunication, .what = "a greeting that cannot be read", .depth = 2, .string_bytes = 512};
 
-std::string challenge_of(const std::string& text) {
-  std::string bytes = from_hex(text);
+// A challenge, or half of a key exchange.
+std::string number_in(const JsonView& greeting, const char* name) {
+  std::string bytes = from_hex(greeting.at(name).string());
   if (bytes.size() != kChallengeBytes)
-    throw Error({.code = ExitCode::kCommunication, .what = "a greeting that cannot be read", .expected = "a challenge of 32 bytes"});
+    throw Error({.code = ExitCode::kCommunication, .what = "a greeting that cannot be read", .expected = "numbers of 32 bytes"});
   return bytes;
 }
 
@@ -35,32 +37,46 @@ Identity own_identity(std::string role, std::string name, std::string job, uint6
           .version = fmt::format("{} ({})", build_version().version, build_version().commit)};
 }
 
-std::string Seal::code(std::string_view message) const {
-  std::string numbered;
-  for (int shift = 0; shift < 64; shift += 8) numbered.push_back(static_cast<char>(number_ >> shift));
-  return hmac_sha256(key_, numbered.append(message));
+Keys driver_keys(const std::filesystem::path& control) {
+  const auto own = [&](const char* name) { return read_or_make_secret(control / name); };
+  Keys keys{.of_nodes = own("secret"), .of_operators = own("operator-secret"), .signing = own("driver-key"), .driver = {}};
+  keys.driver = public_signing_key(keys.signing);
+  for (const char* name : {"secret", "operator-secret"}) tell_driver_key(control / name, keys.driver);
+  return keys;
 }
 
-std::string Seal::close(std::string_view message) {
-  std::string sealed = std::string(message) + code(message);
-  ++number_;
-  return sealed;
+Keys node_keys(const std::filesystem::path& secret) { return {.of_nodes = read_secret(secret), .driver = read_driver_key(secret)}; }
+
+Keys operator_keys(const std::filesystem::path& control) {
+  const std::filesystem::path file = control / "operator-secret";
+  return {.of_operators = read_secret(file), .driver = read_driver_key(file)};
 }
+
+std::string Seal::close(std::string_view message) { return seal(key_, number_++, message); }
 
 std::optional<std::string> Seal::open(std::string_view sealed) {
-  constexpr size_t kCodeBytes = 32;
-  if (sealed.size() < kCodeBytes) return std::nullopt;
-  const std::string_view message = sealed.substr(0, sealed.size() - kCodeBytes);
-  if (!equal_in_constant_time(code(message), sealed.substr(message.size()))) return std::nullopt;
-  ++number_;
-  return std::string(message);
+  std::optional<std::string> message = opened(key_, number_, sealed);
+  if (message) ++number_;
+  return message;
 }
 
 void Seal::renew(std::string_view label) { key_ = hmac_sha256(key_, fmt::format("renewed: {}", label)); }
 
-Handshake::Handshake(std::string secret, Identity self, bool listens)
-    : secret_(std::move(secret)), self_(std::move(self)), listens_(listens) {
+Handshake::Handshake(Keys keys, Identity self, bool listens)
+    : keys_(std::move(keys)), self_(std::move(self)), listens_(listens), own_exchange_(random_bytes(kKeyBytes)) {
   (listens_ ? driver_challenge_ : peer_challenge_) = random_bytes(kChallengeBytes);
+  (listens_ ? driver_half_ : peer_half_) = public_exchange_key(own_exchange_);
+}
+
+const std::string& Handshake::secret() const {
+  const Identity& peer = listens_ ? peer_ : self_;
+  return peer.role == "operator" ? keys_.of_operators : keys_.of_nodes;
+}
+
+void Handshake::exchange(std::string_view theirs) {
+  const auto shared = shared_key(own_exchange_, theirs);
+  if (!shared) throw Error({.code = ExitCode::kCommunication, .what = "a greeting that cannot be read", .expected = "half of a key"});
+  shared_ = *shared;
 }
 
 // Everything that both sides have said, each part with its length in front.
@@ -71,6 +87,9 @@ std::string Handshake::transcript(std::string_view purpose) const {
   append_part(all, purpose);
   append_part(all, driver_challenge_);
   append_part(all, peer_challenge_);
+  append_part(all, driver_half_);
+  append_part(all, peer_half_);
+  append_part(all, keys_.driver);
   for (const Identity* who : {&driver, &peer}) {
     for (const std::string& part : {who->role, who->name, who->job, std::to_string(who->generation), who->version}) append_part(all, part);
   }
@@ -78,16 +97,22 @@ std::string Handshake::transcript(std::string_view purpose) const {
 }
 
 std::string Handshake::prove(std::string_view who) const {
-  return to_hex(hmac_sha256(secret_, transcript(fmt::format("proof of {}", who))));
+  return to_hex(hmac_sha256(secret(), transcript(fmt::format("proof of {}", who))));
 }
 std::string Handshake::key(std::string_view direction) const {
-  return hmac_sha256(secret_, transcript(fmt::format("key of {}", direction)));
+  return hmac_sha256(hmac_sha256(shared_, secret()), transcript(fmt::format("key of {}", direction)));
 }
 
 std::string Handshake::opening() {
   if (!listens_) return "";
-  const nlohmann::json greeting = {{"protocol", kProtocol},          {"version", self_.version}, {"job", self_.job},
-                                   {"generation", self_.generation}, {"role", self_.role},       {"challenge", to_hex(driver_challenge_)}};
+  const nlohmann::json greeting = {{"protocol", kProtocol},
+                                   {"version", self_.version},
+                                   {"job", self_.job},
+                                   {"generation", self_.generation},
+                                   {"role", self_.role},
+                                   {"challenge", to_hex(driver_challenge_)},
+                                   {"exchange", to_hex(driver_half_)},
+                                   {"key", to_hex(keys_.driver)}};
   return greeting.dump();
 }
 
@@ -121,11 +146,18 @@ Handshake::Step Handshake::on_challenge(std::string_view message) {
            .job = greeting.at("job").string(),
            .generation = static_cast<uint64_t>(greeting.at("generation").integer(0)),
            .version = greeting.at("version").string()};
-  driver_challenge_ = challenge_of(greeting.at("challenge").string());
   if (greeting.at("protocol").integer() != kProtocol || peer_.version != self_.version)
     return refuse(ExitCode::kUsage, fmt::format("the driver is version {}, this node {}", brief(printable(peer_.version)), self_.version),
                   false);
+  driver_challenge_ = number_in(greeting, "challenge");
+  driver_half_ = number_in(greeting, "exchange");
   if (peer_.role != "driver") return refuse(ExitCode::kUsage, "who listens there is no driver", false);
+  if (std::string key = number_in(greeting, "key"); keys_.driver.empty()) {
+    keys_.driver = std::move(key);
+  } else if (key != keys_.driver) {
+    return refuse(ExitCode::kUsage, "the driver has another key than this secret's: copy RUN/control/secret again", false);
+  }
+  exchange(driver_half_);
   // A node that is started by hand takes the job that it finds.
   if (self_.job.empty()) self_.job = peer_.job;
   const nlohmann::json claim = {{"protocol", kProtocol},
@@ -135,6 +167,7 @@ Handshake::Step Handshake::on_challenge(std::string_view message) {
                                 {"role", self_.role},
                                 {"name", self_.name},
                                 {"challenge", to_hex(peer_challenge_)},
+                                {"exchange", to_hex(peer_half_)},
                                 {"proof", prove(self_.role)}};
   return {.reply = claim.dump()};
 }
@@ -147,18 +180,21 @@ Handshake::Step Handshake::on_claim(std::string_view message) {
            .job = claim.at("job").string(),
            .generation = static_cast<uint64_t>(claim.at("generation").integer(0)),
            .version = claim.at("version").string()};
-  peer_challenge_ = challenge_of(claim.at("challenge").string());
   if (claim.at("protocol").integer() != kProtocol || peer_.version != self_.version)
     return refuse(ExitCode::kUsage, fmt::format("the driver is version {}, the node {}", self_.version, brief(printable(peer_.version))),
                   false);
-  if (!equal_in_constant_time(claim.at("proof").string(), prove(peer_.role)))
-    return refuse(ExitCode::kUsage, "the secret is not the driver's", false);
-  if (peer_.role != "node" && peer_.role != "operator") return refuse(ExitCode::kUsage, "an unknown role", true);
+  peer_challenge_ = number_in(claim, "challenge");
+  peer_half_ = number_in(claim, "exchange");
+  exchange(peer_half_);
+  const bool known = peer_.role == "node" || peer_.role == "operator";
+  if (!known || secret().empty() || !equal_in_constant_time(claim.at("proof").string(), prove(peer_.role)))
+    return refuse(ExitCode::kUsage, known ? fmt::format("the secret is not that of the job's {}s", peer_.role) : "an unknown role", false);
   if (peer_.job != self_.job) return refuse(ExitCode::kUsage, "the node belongs to another run", true);
   if (peer_.generation > self_.generation)
     return refuse(ExitCode::kFenced, fmt::format("generation {} has begun; this driver is of {}", peer_.generation, self_.generation),
                   true);
-  return {.reply = nlohmann::json{{"proof", prove("driver")}}.dump(), .established = true};
+  const std::string sign = signature(keys_.signing, transcript("signature of the driver"));
+  return {.reply = nlohmann::json{{"proof", prove("driver")}, {"signature", to_hex(sign)}}.dump(), .established = true};
 }
 
 Handshake::Step Handshake::on_proof(std::string_view message) {
@@ -168,6 +204,8 @@ Handshake::Step Handshake::on_proof(std::string_view message) {
     return refuse(static_cast<ExitCode>(answer.at("code").integer(1, 255)), printable(answer.at("refused").string()), false);
   if (!equal_in_constant_time(answer.at("proof").string(), prove("driver")))
     return refuse(ExitCode::kUsage, "the driver does not have this node's secret", false);
+  if (!is_signed(keys_.driver, transcript("signature of the driver"), from_hex(answer.at("signature").string())))
+    return refuse(ExitCode::kUsage, "who answers there has not the driver's key", false);
   if (peer_.job != self_.job) return refuse(ExitCode::kUsage, "the driver belongs to another run", true);
   if (peer_.generation < self_.generation)
     return refuse(ExitCode::kFenced, fmt::format("the driver is of generation {}, and {} has begun", peer_.generation, self_.generation),

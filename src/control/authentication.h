@@ -1,12 +1,15 @@
-// Authentication: how two processes of one job come to believe each other, and what they say afterwards. Both read the job's secret from a
-// file; it is never sent. Who listens sends a challenge, who connects answers with a challenge of its own and a proof (HMAC-SHA256 over both
-// challenges and all that it claims to be), and gets a proof back. From the same come two keys, one for each direction; every message after
-// that carries a code over its number and its bytes, so that one that is changed, repeated, left out or moved ends the connection.
+// Authentication: how two processes of one job come to believe each other, and what they say afterwards. Each role has a key of its own (Keys): nodes
+// share a secret, operators another, and the driver alone can sign. No key is ever sent. Who listens sends a challenge and half of a key exchange
+// (X25519), who connects answers with its own and a proof (HMAC-SHA256 by its role's secret over all that both have said, and all that it claims to be);
+// the driver answers with a proof by the same secret and its signature (Ed25519) over the same. So a node can be neither the driver of another one nor an
+// operator, though all nodes have one secret. The keys of the two directions come from the exchange and the secret: what is said after that can be
+// read by nobody else, and a message that is changed, repeated, left out or moved ends the connection (AES-256-GCM, its number in it).
 //
 // Neither knows sockets: text in, text out. Source: specs/reliability.md §9.2.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +19,20 @@
 namespace longhaul::control {
 
 inline constexpr size_t kHandshakeLimit = 4096;  // bytes of one of its messages
+
+// What a process knows of the job's keys, all as bytes; empty: it does not have that one. Files of them lie in RUN/control:
+//   secret           of nodes, copied to them; and the public half of the driver's key, by which they know it
+//   operator-secret  of who may ask for the state of a run and for evictions, likewise
+//   driver-key       of the driver alone
+struct Keys {
+  std::string of_nodes, of_operators;
+  std::string signing;  // the driver's own
+  std::string
+      driver;  // its public half. Who has none (a copy of a secret of before there was one) takes that of the first driver with the secret
+};
+Keys driver_keys(const std::filesystem::path& control);  // those that are there, else new ones; files of before are brought up to date
+Keys node_keys(const std::filesystem::path& secret);
+Keys operator_keys(const std::filesystem::path& control);
 
 // What a process is in the job.
 struct Identity {
@@ -33,11 +50,10 @@ class Seal {
   Seal() = default;
   explicit Seal(std::string key) : key_(std::move(key)) {}
   bool empty() const { return key_.empty(); }                // there is none yet
-  std::string close(std::string_view message);               // message and code
+  std::string close(std::string_view message);               // as nobody else can read it
   std::optional<std::string> open(std::string_view sealed);  // nullopt: this is not the next message of who has the key
   void renew(std::string_view label);  // from now on another key, made of this one; who learns it cannot find the old one
  private:
-  std::string code(std::string_view message) const;
   std::string key_;
   uint64_t number_ = 0;
 };
@@ -45,7 +61,7 @@ class Seal {
 class Handshake {
  public:
   // `listens`: the driver's side. It takes peers of its job alone; who connects refuses a driver of another job or an older generation.
-  Handshake(std::string secret, Identity self, bool listens);
+  Handshake(Keys keys, Identity self, bool listens);
 
   struct Refusal {
     ExitCode code = ExitCode::kUsage;
@@ -61,6 +77,7 @@ class Handshake {
   Step on(std::string_view message);
 
   const Identity& peer() const { return peer_; }
+  const std::string& driver_key() const { return keys_.driver; }  // once established: the one that the driver has signed with
   Seal sending() const { return Seal(key(listens_ ? "driver" : "peer")); }
   Seal receiving() const { return Seal(key(listens_ ? "peer" : "driver")); }
 
@@ -72,12 +89,16 @@ class Handshake {
   std::string prove(std::string_view who) const;
   std::string key(std::string_view direction) const;
   std::string transcript(std::string_view purpose) const;
+  const std::string& secret() const;  // of the role of who connects
+  void exchange(std::string_view theirs);
 
-  std::string secret_;
+  Keys keys_;
   Identity self_, peer_;
   bool listens_;
   int messages_ = 0;                               // received
   std::string driver_challenge_, peer_challenge_;  // 32 bytes each
+  std::string own_exchange_, shared_;              // 32 bytes each: our half of the key exchange, what both halves make
+  std::string driver_half_, peer_half_;            // the halves that were sent
 };
 
 }  // namespace longhaul::control

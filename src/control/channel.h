@@ -51,6 +51,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void close();  // what the system takes at once of what is unsent still goes out
   bool is_open() const { return open_; }
   const Identity& peer() const { return handshake_.peer(); }
+  const std::string& driver_key() const { return handshake_.driver_key(); }  // of who was believed to be the driver
   const std::string& peer_address() const { return address_; }
   std::string own_address() const { return socket_.own_address(); }
 

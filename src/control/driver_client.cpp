@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/event_loop.h"
 #include "base/file.h"
-#include "base/secret.h"
 #include "base/text.h"
 #include "control/channel.h"
 
@@ -45,6 +44,7 @@ std::string ask_driver(const fs::path& run, const ClientMessage& question, doubl
                  .expected = "a run folder with control/ in it",
                  .where = run.string()});
   }
+  if (!fs::exists(control / "operator-secret")) no_driver(run, "its last driver was of an earlier version");
   if (!fs::exists(control / "address")) no_driver(run, "it has left no address");
   std::string address = read_text(control / "address");
   while (address.ends_with('\n')) address.pop_back();
@@ -53,7 +53,7 @@ std::string ask_driver(const fs::path& run, const ClientMessage& question, doubl
   std::optional<std::string> answer, problem;
   std::shared_ptr<Channel> channel;
   channel = Channel::make(loop, Socket::connect(parse_endpoint(address, (control / "address").string())),
-                          Handshake(read_secret(control / "secret"), own_identity("operator", "", "", 0), false),
+                          Handshake(operator_keys(control), own_identity("operator", "", "", 0), false),
                           {.opened = [&](const Identity&) { channel->send(to_text(question)); },
                            .message =
                                [&](std::string_view message) {

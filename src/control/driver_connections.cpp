@@ -22,7 +22,7 @@ void DriverService::accept() {
         std::count_if(connections_.begin(), connections_.end(), [](const auto& one) { return !one.second.channel->is_open(); });
     if (connections_.size() >= kMostConnections || static_cast<size_t>(strangers) >= kMostStrangers) continue;  // closed at once
     const uint64_t number = ++last_connection_;
-    Handshake handshake(secret_, own_identity("driver", "", options_.plan.run, static_cast<uint64_t>(core_->generation())), true);
+    Handshake handshake(keys_, own_identity("driver", "", options_.plan.run, static_cast<uint64_t>(core_->generation())), true);
     connections_[number].channel =
         Channel::make(loop_, std::move(*socket), std::move(handshake),
                       {.opened = [this, number](const Identity& peer) { connections_[number].client = peer.role == "operator"; },

@@ -47,8 +47,8 @@ DriverService::DriverService(DriverOptions options) : options_(std::move(options
   make_folders(control);
   fs::permissions(control, fs::perms::owner_all);
   lock_ = std::make_unique<FileLock>(control / "driver");
-  secret_ = read_or_make_secret(control / "secret");
-  options_.plan.run = job_name(options_.run_folder, secret_);
+  keys_ = driver_keys(control);
+  options_.plan.run = job_name(options_.run_folder, keys_.of_nodes);
   options_.plan.used_last = lemons_of(options_.host_history, wall_time_s());
   journal_ = std::make_unique<JournalFile>(control / "journal.jsonl");
   std::vector<JournalEntry> entries = journal_->take_entries();

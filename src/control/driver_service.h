@@ -138,7 +138,7 @@ class DriverService {
   std::unique_ptr<JournalFile> journal_;
   std::unique_ptr<DriverCore> core_;
   std::unique_ptr<observe::EventWriter> events_;
-  std::string secret_;
+  Keys keys_;
   Socket listening_;
   std::map<uint64_t, Connection> connections_;
   std::shared_ptr<Channel> asking_;  // the person whose request is being decided

@@ -10,7 +10,6 @@
 #include "base/machine.h"
 #include "base/network.h"
 #include "base/process.h"
-#include "base/secret.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "control/lease.h"
@@ -57,7 +56,7 @@ bool node_lives(const std::string& run, const std::string& node) {
 }
 
 NodeDaemon::NodeDaemon(NodeOptions options)
-    : options_(std::move(options)), children_(loop_), secret_(read_secret(options_.secret)), alone_since_ns_(monotonic_ns()) {
+    : options_(std::move(options)), children_(loop_), keys_(node_keys(options_.secret)), alone_since_ns_(monotonic_ns()) {
   // As the engine calls this machine, so that it can be asked for another one in its place.
   if (options_.name.empty()) options_.name = variable("SLURMD_NODENAME").value_or(machine().host);
 }
@@ -87,7 +86,7 @@ void NodeDaemon::connect() {
   try {
     const uint64_t generation = host_ ? static_cast<uint64_t>(host_->generation()) : 0;
     channel_ = Channel::make(loop_, Socket::connect(driver_endpoint(options_.driver)),
-                             Handshake(secret_, own_identity("node", options_.name, run_, generation), false),
+                             Handshake(keys_, own_identity("node", options_.name, run_, generation), false),
                              {.opened = [this](const Identity&) { on_open(); },
                               .message = [this](std::string_view message) { on_message(std::string(message)); },
                               .closed = [this](const Channel::Closing& closing) { on_closed(closing); }});
@@ -114,6 +113,7 @@ void NodeDaemon::on_closed(const Channel::Closing& closing) {
 
 void NodeDaemon::on_open() {
   own_address_ = channel_->own_address();
+  keys_.driver = channel_->driver_key();  // from now on no other is believed
   if (!host_) make_host(channel_->peer().job);
   last_reason_.clear();
   send(NodeHello{.version = build_version().version,

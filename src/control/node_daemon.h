@@ -74,7 +74,8 @@ class NodeDaemon {
   NodeOptions options_;
   EventLoop loop_;
   Children children_;
-  std::string secret_, run_, own_address_;
+  Keys keys_;
+  std::string run_, own_address_;
   std::filesystem::path run_folder_;
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<RankHost> host_;        // when the run is known

@@ -87,6 +87,16 @@ Placement kubeflow_place(const Environment& environment) {
   return place;
 }
 
+// Other jobs on the machine take other ports, and so do other steps of this one, which may run beside each other.
+int64_t port_of_step(const Environment& environment) {
+  constexpr int64_t kPorts = 20000,
+                    kApart = 131;  // a job's first steps are not the next jobs' first ones; coprime to kPorts, so all ports are used
+  const std::string step = environment("SLURM_STEP_ID").value_or("0");
+  int64_t number = 0;  // of what is no number (a step of several components) the first part
+  std::from_chars(step.data(), step.data() + step.size(), number);
+  return 20000 + (number_in(environment, "SLURM_JOB_ID", 0, INT64_MAX) % kPorts * kApart + number % kPorts) % kPorts;
+}
+
 Placement slurm_place(const Environment& environment) {
   Placement place{.engine = "Slurm"};
   place.size = number_in(environment, environment("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", 1, kMostRanks);
@@ -103,9 +113,8 @@ Placement slurm_place(const Environment& environment) {
   if (!host && nodes) host = hosts_in(*nodes).front();
   if (!host) refuse("SLURM_JOB_NODELIST, or MASTER_ADDR, the address of rank 0", "neither is set");
   place.host = *host;
-  // Other jobs on the machine take other ports.
-  place.port = static_cast<uint16_t>(environment("MASTER_PORT") ? number_in(environment, "MASTER_PORT", 1, 65535)
-                                                                : 20000 + number_in(environment, "SLURM_JOB_ID", 0, INT64_MAX) % 20000);
+  place.port =
+      static_cast<uint16_t>(environment("MASTER_PORT") ? number_in(environment, "MASTER_PORT", 1, 65535) : port_of_step(environment));
   place.attempt = fmt::format("{}.{}", environment("SLURM_STEP_ID").value_or("0"), environment("SLURM_RESTART_COUNT").value_or("0"));
   return place;
 }

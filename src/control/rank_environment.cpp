@@ -48,8 +48,8 @@ constexpr std::array<std::string_view, 12> kOfEachRank = {"RANK",           "WOR
 
 // Whatever it begins with: SLURM_JWT, TORCH_HUB_TOKEN. Who wants a rank to have one says so (--env).
 bool sounds_secret(std::string_view name) {
-  constexpr std::string_view kSecrets[] = {"SECRET",     "TOKEN", "PASSWORD", "PASSWD",     "PASSPHRASE",
-                                           "CREDENTIAL", "JWT",   "API_KEY",  "ACCESS_KEY", "PRIVATE_KEY"};
+  constexpr std::string_view kSecrets[] = {"SECRET", "TOKEN",   "PASSWORD",   "PASSWD",      "PASSPHRASE", "CREDENTIAL",
+                                           "JWT",    "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "WEBHOOK"};
   return std::ranges::any_of(kSecrets, [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
 }
 

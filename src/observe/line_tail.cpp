@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "base/file.h"
+#include "base/file_beneath.h"
 
 namespace longhaul::observe {
 namespace {
@@ -12,7 +12,7 @@ constexpr int64_t kTailChunk = 1 << 20;
 constexpr int64_t kKnownBytes = 128;
 constexpr int64_t kLongestTailLine = 16 << 20;
 
-std::string bytes_of(const File& file, int64_t begin, int64_t most) {
+std::string bytes_of(const FileBeneath& file, int64_t begin, int64_t most) {
   std::string text(static_cast<size_t>(most), '\0');
   text.resize(file.read_some(begin, std::as_writable_bytes(std::span(text))));
   return text;
@@ -27,7 +27,7 @@ bool LineTail::poll(const std::function<void(std::string_view)>& take) {
   if (failed || (size == seen_bytes_ && size == offset_)) return false;
   bool any = false;
   try {
-    const File file = File::open(path_, File::Mode::kRead);
+    const FileBeneath file(folder_, name_);
     const std::string begin = bytes_of(file, 0, kKnownBytes);
     if (size < offset_ || !begin.starts_with(begin_)) {
       began_anew_ = offset_ > 0;

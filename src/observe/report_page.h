@@ -83,7 +83,10 @@ pre .prompt{color:var(--muted)}pre .text{color:var(--ink)}
 .legend svg{display:inline-block;width:10px;height:10px;vertical-align:-1px;margin:0 5px 0 14px}.legend svg:first-child{margin-left:0}
 footer{margin-top:52px;padding-top:16px;border-top:1px solid var(--rule);font-size:12.5px;color:var(--muted)}
 @media(max-width:760px){body{padding:28px 16px}h1{font-size:30px}.charts,.columns{grid-template-columns:1fr}
-.tile{padding:16px 14px}.chart{padding:14px 14px 8px}}
+.tile{padding:16px 14px}.chart,.picture{padding:14px 14px 8px}
+td:first-child,th:first-child{min-width:8.5em;overflow-wrap:break-word}th,td{padding-right:12px}
+.picture svg,.chart.wide svg{min-width:560px}
+.picture figcaption::after,.chart.wide figcaption::after{content:"Wider than this screen: move it sideways.";flex-basis:100%;font-size:12px;color:var(--muted)}}
 @media print{body{padding:0;max-width:none}.chart,.tile,pre{break-inside:avoid}}
 )css";
 

@@ -1,5 +1,6 @@
 #include "observe/run_status.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -183,6 +184,17 @@ ordered_json json_value(const T& value) {
 }
 
 }  // namespace
+
+int64_t RunStatus::size_of(std::string_view axis) const {
+  const auto found = std::ranges::find(mesh, axis, &MeshAxis::name);
+  return found == mesh.end() ? 1 : std::max<int64_t>(1, found->size);
+}
+
+int64_t RunStatus::stage_of(int64_t rank) const {
+  const int64_t world = static_cast<int64_t>(ranks.size()), workers = size_of("workers"), stages = size_of("pp");
+  if (rank < 0 || world % (workers * stages) != 0 || world == 0) return 0;
+  return rank % (world / workers) / (world / workers / stages);
+}
 
 std::filesystem::path status_file(const std::filesystem::path& run) { return run / "control" / "status.json"; }
 

@@ -79,6 +79,10 @@ struct RunStatus {
   std::vector<RankStatus> ranks;
   std::vector<Incident> incidents;
   static constexpr auto fields();
+  int64_t size_of(std::string_view axis) const;  // 1 where the mesh has no such axis
+  // The pipeline stage of a rank: of each worker's ranks, which follow each other, pp is the slowest axis. The mesh may name the same ranks twice, by the
+  // axes of the experts too.
+  int64_t stage_of(int64_t rank) const;
 };
 
 std::filesystem::path status_file(const std::filesystem::path& run);

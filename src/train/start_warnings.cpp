@@ -60,6 +60,8 @@ std::string about_factors(const recipe::OptimOptions& optim) {
 // A schedule that ran to its end has brought the rate down; another length stretches it, and the rate is up again.
 std::string about_rate(const recipe::Recipe& recipe, const StartFacts& facts) {
   if (!facts.earlier || facts.resume_step < facts.earlier->train.steps) return "";
+  // A warm-up that was cut off goes on as it was meant to; and a constant rate has come to no end: whoever raised it has done so by hand.
+  if (facts.resume_step < recipe.optim.warmup_steps || facts.earlier->optim.schedule == recipe::Schedule::kConstant) return "";
   const double ended_at = optim::TrainSchedule(facts.earlier->optim, facts.earlier->train).learning_rate(facts.resume_step);
   const double goes_on_at = optim::TrainSchedule(recipe.optim, recipe.train).learning_rate(facts.resume_step + 1);
   if (goes_on_at <= ended_at * 1.01) return "";

@@ -3,12 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <future>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/http_server.h"
 #include "base/network.h"
 #include "base/process.h"
+#include "base/socket.h"
 #include "base/temporary_folder.h"
 
 namespace longhaul {
@@ -128,6 +133,106 @@ TEST_F(HttpServing, EndsAtOnceAndMayBeginAgain) {
   const HttpServer again({.port = port}, echo);
   EXPECT_EQ(http_get(http_address(again.url()), "/", 5).status, 200);
   EXPECT_LT(watch.seconds(), 10);
+}
+
+// A connection by hand, with the first letter of a request; closed with the test.
+Socket connected_to(const HttpServer& server) {
+  Socket socket = Socket::connect({"127.0.0.1", server.port()});
+  size_t written = 0;
+  while (socket.write("G", written) == Socket::Result::kNothing) pause_briefly();
+  return socket;
+}
+
+void write_all(Socket& socket, std::string_view text) {
+  while (!text.empty()) {
+    size_t written = 0;
+    ASSERT_NE(socket.write(text, written), Socket::Result::kEnd);
+    text.remove_prefix(written);
+  }
+}
+
+std::string read_to_the_end(Socket& socket) {
+  std::string all;
+  while (true) {
+    switch (socket.read(all)) {
+      case Socket::Result::kEnd:
+        return all;
+      case Socket::Result::kNothing:
+        pause_briefly();
+        break;
+      case Socket::Result::kSome:
+        break;
+    }
+  }
+}
+
+TEST_F(HttpServing, ConnectionsThatOnlyWaitCostNobodyAnything) {
+  const HttpServer server({.patience_s = 1e6}, echo);
+  std::vector<Socket> slow;
+  for (int i = 0; i < 200; ++i) slow.push_back(connected_to(server));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(http_get(http_address(server.url()), "/", 10).status, 200);
+}
+
+TEST_F(HttpServing, WhereTheyAreTooManyThoseThatAskForNothingGo) {
+  const HttpServer server({.patience_s = 1e6, .most_connections = 8}, echo);
+  std::vector<Socket> slow;
+  for (int i = 0; i < 40; ++i) slow.push_back(connected_to(server));
+  EXPECT_EQ(http_get(http_address(server.url()), "/", 10).status, 200);
+  read_to_the_end(slow.front());  // the oldest was closed
+  write_all(slow.back(), "ET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(read_to_the_end(slow.back()), HasSubstr(" 200 "));
+}
+
+// The deadline is of the whole request: a byte now and then does not move it.
+TEST_F(HttpServing, ARequestByDropsIsCut) {
+  const HttpServer server({.patience_s = 0.1}, echo);
+  Socket socket = connected_to(server);
+  std::string answer;
+  bool cut = false;
+  for (int i = 0; i < 7'000 && !cut; ++i) {
+    size_t written = 0;
+    cut = socket.write("a", written) == Socket::Result::kEnd || socket.read(answer) == Socket::Result::kEnd;
+    pause_briefly();
+  }
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(answer, "");
+}
+
+TEST_F(HttpServing, WhoDoesNotTakeTheReplyHoldsUpNobody) {
+  const HttpServer server(
+      {}, [](const HttpRequest& request) { return HttpReply{.body = request.path == "/large" ? std::string(32 << 20, 'x') : "small"}; });
+  Socket slow = connected_to(server);
+  write_all(slow, "ET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(http_get(http_address(server.url()), "/", 10).body, "small");
+  EXPECT_EQ(http_get(http_address(server.url()), "/large", 30).body.size(), size_t{32} << 20);
+}
+
+TEST_F(HttpServing, WhoHasSaidAllIsAnswered) {
+  std::promise<void> goes_on;
+  const auto told = goes_on.get_future().share();
+  const HttpServer server({}, [&](const HttpRequest&) {
+    told.wait();
+    return HttpReply{.body = "late"};
+  });
+  Socket socket = connected_to(server);
+  write_all(socket, "ET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  ::shutdown(socket.descriptor(), SHUT_WR);
+  goes_on.set_value();
+  EXPECT_TRUE(read_to_the_end(socket).ends_with("\r\n\r\nlate"));
+}
+
+TEST_F(HttpServing, AHeaderOfAReplyBeginsNoOther) {
+  const HttpServer server({}, [](const HttpRequest&) { return HttpReply{.headers = {{"Location", "/a\r\nSet-Cookie: x=1"}}}; });
+  EXPECT_THAT(raw(server, "GET / HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"), HasSubstr("Location: /aSet-Cookie: x=1\r\n"));
+}
+
+// More requests than are answered at once: each gets its own answer.
+TEST_F(HttpServing, ManyAtOnceAreAllAnswered) {
+  const HttpServer server({}, echo);
+  std::vector<Socket> clients;
+  for (int i = 0; i < 60; ++i) clients.push_back(connected_to(server));
+  for (size_t i = 0; i < clients.size(); ++i) write_all(clients[i], fmt::format("ET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", i));
+  for (size_t i = 0; i < clients.size(); ++i) EXPECT_TRUE(read_to_the_end(clients[i]).ends_with(fmt::format("\r\n\r\n/{} ", i))) << i;
 }
 
 TEST(Http, WhereToListen) {

@@ -47,6 +47,22 @@ TEST(Secret, AFileIsMadeOnceForItsOwnerAlone) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2) << "nothing else is left";
 }
 
+TEST(Secret, TheDriversKeyStandsBelowIt) {
+  const TemporaryFolder folder;
+  const std::string secret = read_or_make_secret(folder / "secret"), key(32, 'k');
+  EXPECT_EQ(read_driver_key(folder / "secret"), "");
+  tell_driver_key(folder / "secret", key);
+  EXPECT_EQ(read_driver_key(folder / "secret"), key);
+  EXPECT_EQ(read_secret(folder / "secret"), secret);
+  tell_driver_key(folder / "secret", std::string(32, 'n'));
+  EXPECT_EQ(read_driver_key(folder / "secret"), std::string(32, 'n'));
+  EXPECT_EQ(read_or_make_secret(folder / "secret"), secret);
+  struct stat status {};
+  ASSERT_EQ(::stat((folder / "secret").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "nothing else is left";
+}
+
 TEST(Secret, RefusedFiles) {
   const TemporaryFolder folder;
   const auto expect_refused = [&](const std::string& name, const std::string& part) {
@@ -68,8 +84,8 @@ TEST(Secret, RefusedFiles) {
   expect_refused("fifo", "a plain file");
   ::chmod((folder / "good").c_str(), 0640);
   expect_refused("good", "mode 0640");
-  for (const std::string& text :
-       {std::string(), std::string(63, 'a'), std::string(65, 'a'), std::string(64, 'z'), std::string(1000, 'a')}) {
+  for (const std::string& text : {std::string(), std::string(63, 'a'), std::string(65, 'a'), std::string(64, 'z'), std::string(1000, 'a'),
+                                  std::string(64, 'a') + "\n" + std::string(64, 'a'), std::string(64, 'a') + "\ndriver abc\n"}) {
     std::ofstream(folder / "text") << text;
     ::chmod((folder / "text").c_str(), 0600);
     expect_refused("text", "64 hexadecimal digits");

@@ -83,6 +83,7 @@ TEST_F(Planning, RefusesWhatIsWrong) {
   expect_error(run({"plan", "explain", path("gpt.toml"), "--own", "--gpus", "7", "train.batch=8"}), 64, "batch 8");
   expect_error(run({"plan", path("gpt.toml"), "--gpus", "0"}), 64, "--gpus");
   expect_error(run({"footprint", "plan"}), 64, "--flops");
+  expect_error(run({"footprint", "plan", "--flops", "1e20", "--gpus", "0"}), 64, "--gpus");
   expect_error(run({"footprint", "plan", "--flops", "1e20", "--pue", "0.5"}), 64, "facility energy over machine energy from 1 to 10");
   expect_error(run({"footprint", "plan", "--flops", "1e20", "--grid", "coal", "--carbon", "5"}), 64, "told twice");
   expect_error(run({"footprint", "run", path("no-run")}), 65, "no-run");
@@ -91,6 +92,14 @@ TEST_F(Planning, RefusesWhatIsWrong) {
     expect_error(run({"footprint", "plan", "--flops", "1e20", option}), 64, std::string(option).substr(0, std::string(option).find('=')));
   expect_error(run({"footprint", "plan", "--flops=-1"}), 64, "--flops cannot be that");
   expect_error(run({"footprint", "plan", "--parameters=-1", "--tokens", "1"}), 64, "--parameters cannot be that");
+}
+
+// `plan` and `footprint plan` of one recipe are of one device where none is named.
+TEST_F(Planning, FootprintOfARecipeIsOfThePlansDevice) {
+  EXPECT_EQ(json_of({"footprint", "plan", path("recipe.toml"), "--json"}),
+            json_of({"footprint", "plan", path("recipe.toml"), "--device", "h100", "--json"}));
+  EXPECT_EQ(json_of({"footprint", "plan", "--flops", "1e20", "--json"}),
+            json_of({"footprint", "plan", "--flops", "1e20", "--device", "a100", "--json"}));
 }
 
 TEST_F(Planning, FootprintOfFlops) {

@@ -42,6 +42,12 @@ TEST_F(WatchCommand, SaysWhatIsWrong) {
   expect_error(run({"watch", path("runs/one"), "--once", "--webhook", "hooks.example"}), 64, "http://HOST:PORT");
   write("token", "0123456789abcdef\n");
   expect_error(run({"watch", path("runs/one"), "--serve", "0", "--token-file", path("token")}), 64, "its owner alone");
+  write("webhook", "hooks.example/T0/tell-nobody\n");
+  expect_error(run({"watch", path("runs/one"), "--once", "--webhook-file", path("webhook")}), 64, "its owner alone");
+  std::filesystem::permissions(path("webhook"), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const ProcessResult wrong = run({"watch", path("runs/one"), "--once", "--webhook-file", path("webhook")});
+  expect_error(wrong, 64, "http://HOST:PORT");
+  EXPECT_EQ(wrong.errors.find("tell-nobody"), std::string::npos) << wrong.errors;
   const Listener taken = listen_on(0);
   expect_error(run({"watch", path("runs/one"), "--serve", "127.0.0.1:" + std::to_string(taken.port)}), 69, "it is in use");
 }

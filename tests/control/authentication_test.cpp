@@ -6,20 +6,29 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/cipher.h"
+#include "base/file.h"
 #include "base/secret.h"
+#include "base/temporary_folder.h"
 
 namespace longhaul::control {
 namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kSecret(32, 's');
+const std::string kSecret(32, 's'), kOperators(32, 'o'), kSigning(32, 'd');
+
+Keys keys_of_driver(const std::string& signing = kSigning) {
+  return {.of_nodes = kSecret, .of_operators = kOperators, .signing = signing, .driver = public_signing_key(signing)};
+}
+Keys keys_of_node(const std::string& secret = kSecret) { return {.of_nodes = secret, .driver = public_signing_key(kSigning)}; }
 
 struct TestSides {
   Handshake driver, node;
-  explicit TestSides(std::string node_secret = kSecret, Identity node_identity = own_identity("node", "node-1", "run", 3),
-                     Identity driver_identity = own_identity("driver", "", "run", 3))
-      : driver(kSecret, std::move(driver_identity), true), node(std::move(node_secret), std::move(node_identity), false) {}
+  TestSides(Keys driver_keys, Keys peer_keys, Identity peer)
+      : driver(std::move(driver_keys), own_identity("driver", "", "run", 3), true), node(std::move(peer_keys), std::move(peer), false) {}
+  explicit TestSides(const std::string& node_secret = kSecret, Identity node_identity = own_identity("node", "node-1", "run", 3))
+      : TestSides(keys_of_driver(), keys_of_node(node_secret), std::move(node_identity)) {}
 
   // → of the driver, of the node; what is on its way can be changed.
   std::pair<Handshake::Step, Handshake::Step> run(const std::function<void(int, std::string&)>& change = [](int, std::string&) {}) {
@@ -79,6 +88,97 @@ TEST(Authentication, MessagesAreTakenOnceInOrderAndUnchanged) {
   TestSides others;
   others.run();
   EXPECT_FALSE(others.node.receiving().open(first)) << "of another connection";
+}
+
+// Any machine of the job has the nodes' secret: with that alone nobody is let go.
+TEST(Authentication, ANodeIsNoOperator) {
+  const Identity asks = own_identity("operator", "", "", 0);
+  const auto [refused, told] = TestSides(keys_of_driver(), {.of_operators = kSecret}, asks).run();
+  ASSERT_TRUE(refused.refused);
+  EXPECT_FALSE(refused.refused->proven);
+  EXPECT_THAT(refused.refused->reason, HasSubstr("operators"));
+  EXPECT_TRUE(told.refused);
+  const auto [taken, answered] = TestSides(keys_of_driver(), {.of_operators = kOperators, .driver = keys_of_driver().driver}, asks).run();
+  EXPECT_TRUE(taken.established);
+  EXPECT_TRUE(answered.established);
+  Keys without = keys_of_driver();
+  without.of_operators.clear();
+  EXPECT_TRUE(TestSides(without, {.of_operators = ""}, asks).run().first.refused) << "no secret is nobody's secret";
+  EXPECT_TRUE(TestSides(keys_of_driver(), {.of_nodes = kOperators}, own_identity("node", "n", "run", 3)).run().first.refused)
+      << "nor is an operator a node";
+}
+
+// A machine with the nodes' secret that stands at the driver's address is not obeyed.
+TEST(Authentication, ANodeIsNotTheDriver) {
+  const std::string own(32, 'x');
+  const Identity node = own_identity("node", "node-1", "run", 3);
+  const auto [as_itself, found] = TestSides(keys_of_driver(own), keys_of_node(), node).run();
+  ASSERT_TRUE(found.refused);
+  EXPECT_FALSE(found.refused->proven);
+  EXPECT_THAT(found.refused->reason, HasSubstr("another key"));
+  Keys pretends = keys_of_driver(own);
+  pretends.driver = keys_of_driver().driver;
+  const auto [as_driver, found_out] = TestSides(pretends, keys_of_node(), node).run();
+  ASSERT_TRUE(found_out.refused);
+  EXPECT_THAT(found_out.refused->reason, HasSubstr("has not the driver's key"));
+}
+
+// Between the two stands one with the secret and passes on what both say: he may not change the exchange, and cannot read what follows from it.
+TEST(Authentication, WhoStandsBetweenReadsNothing) {
+  for (const auto& [message, field] : {std::pair(0, "exchange"), std::pair(1, "exchange")}) {
+    TestSides sides;
+    const auto [driver, node] = sides.run([&, number = message, name = field](int at, std::string& text) {
+      if (at != number) return;
+      nlohmann::json changed = nlohmann::json::parse(text);
+      changed[name] = to_hex(public_exchange_key(std::string(32, 'b')));
+      text = changed.dump();
+    });
+    EXPECT_TRUE(driver.refused) << message << ": the proof is over both halves";
+  }
+  TestSides sides;
+  sides.run();
+  const std::string sealed = sides.driver.sending().close("LONGHAUL_TOKEN=tell-nobody");
+  EXPECT_EQ(sealed.find("tell-nobody"), std::string::npos);
+  EXPECT_NE(sealed, sides.node.sending().close("LONGHAUL_TOKEN=tell-nobody")) << "each direction has its own key";
+}
+
+// A copy of a secret from before drivers had a key: the first one with the secret is the one.
+TEST(Authentication, WhoKnowsNoDriverKeepsTheFirst) {
+  const Identity node = own_identity("node", "node-1", "run", 3);
+  TestSides first(keys_of_driver(), {.of_nodes = kSecret}, node);
+  EXPECT_TRUE(first.run().second.established);
+  EXPECT_EQ(first.node.driver_key(), keys_of_driver().driver);
+  EXPECT_TRUE(
+      TestSides(keys_of_driver(std::string(32, 'x')), {.of_nodes = kSecret, .driver = first.node.driver_key()}, node).run().second.refused);
+}
+
+TEST(Authentication, KeysLieInFilesOfTheirOwn) {
+  const TemporaryFolder control;
+  write_text_atomically(control / "secret", to_hex(kSecret) + "\n");  // as runs of before have it
+  std::filesystem::permissions(control / "secret", std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const Keys driver = driver_keys(control.path());
+  EXPECT_EQ(driver.of_nodes, kSecret) << "the run keeps its name, and its nodes their copies";
+  EXPECT_EQ(driver.driver, public_signing_key(driver.signing));
+  const Keys node = node_keys(control / "secret"), asks = operator_keys(control.path());
+  EXPECT_EQ(node.of_nodes, kSecret);
+  EXPECT_EQ(node.driver, driver.driver);
+  EXPECT_EQ(node.of_operators + node.signing, "");
+  EXPECT_EQ(asks.of_operators, driver.of_operators);
+  EXPECT_EQ(asks.driver, driver.driver);
+  EXPECT_EQ(asks.of_nodes + asks.signing, "");
+  EXPECT_NE(driver.of_nodes, driver.of_operators);
+  for (const char* name : {"secret", "operator-secret", "driver-key"}) {
+    EXPECT_EQ(std::filesystem::status(control / name).permissions(), std::filesystem::perms(0600)) << name;
+  }
+  const std::string before = read_text(control / "secret");
+  const Keys again = driver_keys(control.path());
+  EXPECT_EQ(again.signing, driver.signing);
+  EXPECT_EQ(read_text(control / "secret"), before);
+  std::filesystem::remove(control / "driver-key");
+  const Keys renewed = driver_keys(control.path());
+  EXPECT_NE(renewed.driver, driver.driver);
+  EXPECT_EQ(node_keys(control / "secret").driver, renewed.driver);
+  EXPECT_EQ(node_keys(control / "secret").of_nodes, kSecret);
 }
 
 TEST(Authentication, AWrongSecretIsRefusedAndNotTold) {

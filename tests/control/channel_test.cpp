@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/cipher.h"
 #include "base/clock.h"
 
 namespace longhaul::control {
@@ -19,7 +20,7 @@ class ChannelTest : public ::testing::Test {
     });
   }
   void accepted(Socket socket) {
-    driver_ = Channel::make(loop_, std::move(socket), Handshake(secret_, own_identity("driver", "", "run", 1), true),
+    driver_ = Channel::make(loop_, std::move(socket), Handshake(keys_, own_identity("driver", "", "run", 1), true),
                             {.opened = [this](const Identity& peer) { names_.push_back(peer.name); },
                              .message =
                                  [this](std::string_view message) {
@@ -32,7 +33,7 @@ class ChannelTest : public ::testing::Test {
   std::shared_ptr<Channel> connect(const std::string& name, std::function<void(Channel&)> opened = {}) {
     auto channel = std::make_shared<std::shared_ptr<Channel>>();
     *channel = Channel::make(loop_, Socket::connect({"127.0.0.1", listening_.port()}),
-                             Handshake(node_secret_, own_identity("node", name, "run", 1), false),
+                             Handshake(node_keys_, own_identity("node", name, "run", 1), false),
                              {.opened =
                                   [channel, opened](const Identity&) {
                                     if (opened) opened(**channel);
@@ -50,7 +51,8 @@ class ChannelTest : public ::testing::Test {
 
   EventLoop loop_;
   Socket listening_;
-  std::string secret_ = std::string(32, 's'), node_secret_ = secret_;
+  Keys keys_ = {.of_nodes = std::string(32, 's'), .signing = std::string(32, 'd'), .driver = public_signing_key(std::string(32, 'd'))};
+  Keys node_keys_ = {.of_nodes = keys_.of_nodes};
   ChannelLimits limits_;
   bool echo_ = false;
   std::shared_ptr<Channel> driver_;
@@ -76,7 +78,7 @@ TEST_F(ChannelTest, MessagesOfAllSizesBothWays) {
 }
 
 TEST_F(ChannelTest, AWrongSecretClosesBothEndsWithAReason) {
-  node_secret_ = std::string(32, 'w');
+  node_keys_.of_nodes = std::string(32, 'w');
   const auto node = connect("node-3");
   ASSERT_TRUE(until([&] { return node_closed_ && driver_closed_; }));
   ASSERT_TRUE(node_closed_->refused);
@@ -135,7 +137,7 @@ TEST_F(ChannelTest, NobodyListens) {
   listening_.close();
   std::optional<Channel::Closing> closing;
   const auto node =
-      Channel::make(loop_, Socket::connect({"127.0.0.1", port}), Handshake(secret_, own_identity("node", "n", "run", 1), false),
+      Channel::make(loop_, Socket::connect({"127.0.0.1", port}), Handshake(node_keys_, own_identity("node", "n", "run", 1), false),
                     {.closed = [&](const Channel::Closing& why) { closing = why; }});
   ASSERT_TRUE(until([&] { return closing.has_value(); }));
   EXPECT_THAT(closing->reason, HasSubstr("refused"));

@@ -33,7 +33,7 @@ bool process_lives(pid_t process) {
 
 class NodeDaemonTest : public ::testing::Test {
  protected:
-  NodeDaemonTest() : run_(fmt::format("test-{}-{}", ::getpid(), ++count_)), secret_(read_or_make_secret(folder_ / "secret")) {
+  NodeDaemonTest() : run_(fmt::format("test-{}-{}", ::getpid(), ++count_)), keys_(driver_keys(folder_.path())) {
     fs::create_directories(folder_ / "control");
     listen();
   }
@@ -51,7 +51,7 @@ class NodeDaemonTest : public ::testing::Test {
     write_text_atomically(folder_ / "control/address", fmt::format("127.0.0.1:{}\n", listening_.port()));
     loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) {
       while (auto socket = listening_.accept()) {
-        channel_ = Channel::make(loop_, std::move(*socket), Handshake(secret_, own_identity("driver", "", run_, generation_), true),
+        channel_ = Channel::make(loop_, std::move(*socket), Handshake(keys_, own_identity("driver", "", run_, generation_), true),
                                  {.message = [this](std::string_view text) { take(node_message(text, "node")); },
                                   .closed = [this](const Channel::Closing& closing) { closings_.push_back(closing); }});
       }
@@ -137,7 +137,8 @@ class NodeDaemonTest : public ::testing::Test {
 
   static inline int count_ = 0;
   TemporaryFolder folder_;
-  std::string run_, secret_;
+  std::string run_;
+  Keys keys_;
   uint64_t generation_ = 0;
   double lease_s_ = 60;
   EventLoop loop_;
@@ -175,7 +176,7 @@ TEST_F(NodeDaemonTest, RanksGetTheirEnvironmentAndTheirEndsAreTold) {
   EXPECT_THAT(log, HasSubstr(folder_.path().string() + "\n")) << "in the folder where it was typed";
   EXPECT_EQ(by_rank[3].last_words, log.substr(log.size() - std::min<size_t>(log.size(), 4096)));
   EXPECT_THAT(log, Not(HasSubstr("SOME_TOKEN"))) << "what the daemon has and ranks do not need";
-  EXPECT_THAT(log, Not(HasSubstr(to_hex(secret_))));
+  EXPECT_THAT(log, Not(HasSubstr(to_hex(keys_.of_nodes))));
   ASSERT_TRUE(until([&] { return !beats_.empty() && beats_.back().ended.size() == 2; })) << "told again with every beat";
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "base/error.h"
 
@@ -43,8 +44,29 @@ TEST(Placement, OfSlurm) {
   EXPECT_EQ(slurm.local_size, 2);
   EXPECT_EQ(slurm.node_rank, 2);
   EXPECT_EQ(slurm.host, "n03");
-  EXPECT_EQ(slurm.port, 20007);
+  EXPECT_EQ(slurm.port, 20917);
   EXPECT_EQ(slurm.engine, "Slurm");
+}
+
+// Steps of one job may run beside each other on a node, as other jobs may.
+TEST(Placement, EachStepOfASlurmJobHasAPort) {
+  const auto port_of = [](const std::string& job, const std::string& step) {
+    return place({{"SLURM_PROCID", "1"},
+                  {"SLURM_STEP_ID", step},
+                  {"SLURM_NTASKS", "2"},
+                  {"SLURM_LOCALID", "1"},
+                  {"SLURM_JOB_ID", job},
+                  {"SLURM_JOB_NODELIST", "n1"}})
+        .port;
+  };
+  std::set<uint16_t> ports;
+  for (const char* job : {"40007", "40008", "40009"}) {
+    for (const char* step : {"0", "1", "2", "17", "99"}) ports.insert(port_of(job, step));
+  }
+  EXPECT_EQ(ports.size(), 15u);
+  for (const uint16_t port : ports) EXPECT_TRUE(port >= 20000 && port < 40000) << port;
+  EXPECT_EQ(port_of("40007", "0"), port_of("40007", "0+1")) << "components of one step meet";
+  EXPECT_EQ(port_of("9223372036854775807", "9223372036854775807"), port_of("9223372036854775807", "9223372036854775807"));
 }
 
 const Variables kTorchrun = {{"RANK", "5"},

@@ -13,7 +13,7 @@ TEST(RankEnvironment, HoldsWhatARankNeedsAlone) {
                              "LD_PRELOAD", "LONGHAUL_FAULTS", "SLURM_JOB_END_TIME", "ASAN_OPTIONS"})
     EXPECT_TRUE(rank_inherits(needed)) << needed;
   for (const char* other : {"AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "SSH_AUTH_SOCK", "PATHOLOGY", "MY_LC_", "PWD", "OLDPWD", "", "SLURM_JWT",
-                            "LONGHAUL_ALERT_TOKEN", "NVIDIA_API_KEY", "TORCH_HUB_PASSWORD"})
+                            "LONGHAUL_ALERT_TOKEN", "LONGHAUL_WEBHOOK", "NVIDIA_API_KEY", "TORCH_HUB_PASSWORD"})
     EXPECT_FALSE(rank_inherits(other)) << other;
 }
 

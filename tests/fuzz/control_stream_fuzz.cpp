@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/cipher.h"
 #include "base/error.h"
 #include "control/authentication.h"
 #include "control/frame.h"
@@ -12,7 +13,9 @@ namespace {
 void try_greetings(const std::string& text) {
   using namespace longhaul::control;
   const std::string secret(32, 's');
-  Handshake driver(secret, own_identity("driver", "", "run", 1), true), node(secret, own_identity("node", "n", "run", 1), false);
+  const Keys keys{.of_nodes = secret, .signing = secret, .driver = longhaul::public_signing_key(secret)};
+  Handshake driver(keys, own_identity("driver", "", "run", 1), true),
+      node({.of_nodes = secret}, own_identity("node", "n", "run", 1), false);
   driver.opening();
   if (driver.on(text).established) std::abort();
   if (node.on(text).established) std::abort();

@@ -1,8 +1,11 @@
 // A run read as it goes: what the driver says, what is appended, what is damaged or replaced meanwhile, and where its time went.
 #include "observe/watch/live_run.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "base/error.h"
 #include "base/temporary_folder.h"
@@ -51,7 +54,7 @@ TEST(RunStatusFile, ForgivesWhatItDoesNotKnow) {
 TEST(LineTail, FollowsAFileThroughEverythingThatHappensToIt) {
   const TemporaryFolder folder;
   const auto path = folder / "a.jsonl";
-  LineTail tail(path);
+  LineTail tail(folder.path(), "a.jsonl");
   std::vector<std::string> lines;
   const auto poll = [&] {
     lines.clear();
@@ -89,7 +92,7 @@ TEST(LineTail, OfALongFileTheFirstLineAndTheEnd) {
   std::string text = "first\n";
   for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(i) + "\n";
   write_text_atomically(folder / "a", text);
-  LineTail tail(folder / "a", 25);
+  LineTail tail(folder.path(), "a", 25);
   std::vector<std::string> lines;
   tail.poll([&](std::string_view line) { lines.emplace_back(line); });
   EXPECT_THAT(lines, ElementsAre("first", "line 998", "line 999"));
@@ -97,6 +100,167 @@ TEST(LineTail, OfALongFileTheFirstLineAndTheEnd) {
   lines.clear();
   tail.poll([&](std::string_view line) { lines.emplace_back(line); });
   EXPECT_THAT(lines, ElementsAre("more"));
+}
+
+// Of a mesh with experts both sides stand in the file; each worker has all stages.
+TEST(RunStatusFile, StagesOfRanks) {
+  RunStatus status;
+  status.ranks.resize(16);
+  const auto stages = [&](std::vector<MeshAxis> mesh) {
+    status.mesh = std::move(mesh);
+    std::string text;
+    for (int64_t rank = 0; rank < 16; ++rank) text += fmt::to_string(status.stage_of(rank));
+    return text;
+  };
+  EXPECT_EQ(stages({{"pp", 4}, {"dp", 4}, {"cp", 1}, {"tp", 1}}), "0000111122223333");
+  EXPECT_EQ(stages({{"pp", 4}, {"dp", 4}, {"cp", 1}, {"tp", 1}, {"edp", 1}, {"ep", 4}, {"etp", 1}}), "0000111122223333");
+  EXPECT_EQ(stages({{"workers", 2}, {"pp", 2}, {"dp", 2}, {"cp", 1}, {"tp", 2}}), "0000111100001111");
+  EXPECT_EQ(stages({{"ranks", 16}}), "0000000000000000");
+  EXPECT_EQ(stages({{"pp", 3}}), "0000000000000000") << "no whole number of ranks a stage";
+}
+
+// The last stage of a pipeline has the head, and more work: its ranks are compared with each other.
+TEST(LiveRun, AStageIsNoStraggler) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.stages = 4, .replicas = 4, .tensor = 1, .nodes = 4, .steps = 20, .slow_rank = -1, .incidents = false});
+  LiveRun live(folder.path());
+  for (int step = 0; step < 12; ++step) {
+    run.advance();
+    RunStatus status = run.status();
+    for (const MeshAxis& axis : {MeshAxis{"edp", 1}, MeshAxis{"ep", 4}, MeshAxis{"etp", 1}}) status.mesh.push_back(axis);
+    for (RankStatus& rank : status.ranks) {
+      for (auto& [phase, seconds] : rank.phase_seconds) seconds = (rank.rank >= 12 ? 1.5 : 1.0) * (phase == "forward" ? 0.2 : 0.1);
+    }
+    write_text_atomically(status_file(folder.path()), to_json(status));
+    live.poll(run.now());
+  }
+  ASSERT_EQ(live.view().latencies.rows.size(), 16u);
+  for (const auto& row : live.view().latencies.rows) EXPECT_FALSE(row.straggler) << row.rank << " " << row.place.peers;
+}
+
+// A rank that is gone, or has another machine, is not judged by what was measured before.
+TEST(LiveRun, RanksThatAreGoneAreForgotten) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.stages = 1, .replicas = 8, .tensor = 1, .nodes = 4, .steps = 20, .slow_rank = 7, .incidents = false});
+  LiveRun live(folder.path());
+  const auto stragglers = [&](const auto& change) {
+    run.advance();
+    RunStatus status = run.status();
+    change(status);
+    write_text_atomically(status_file(folder.path()), to_json(status));
+    live.poll(run.now());
+    std::vector<int64_t> found;
+    for (const auto& row : live.view().latencies.rows) {
+      if (row.straggler) found.push_back(row.rank);
+    }
+    return found;
+  };
+  const auto nothing = [](RunStatus&) {};
+  const auto moved = [](RunStatus& status) { status.ranks[7].node = "spare-0"; };
+  for (int step = 0; step < 12; ++step) stragglers(nothing);
+  EXPECT_THAT(stragglers(nothing), ElementsAre(7));
+  EXPECT_THAT(stragglers([](RunStatus& status) { status.ranks[7].state = "lost"; }), ElementsAre());
+  for (int step = 0; step < 12; ++step) stragglers(nothing);
+  EXPECT_THAT(stragglers(nothing), ElementsAre(7)) << "it came back as slow as it was";
+  EXPECT_THAT(stragglers(moved), ElementsAre()) << "another machine";
+  for (int step = 0; step < 12; ++step) stragglers(moved);
+  EXPECT_THAT(stragglers(moved), ElementsAre(7));
+  EXPECT_THAT(stragglers([](RunStatus& status) { status.ranks.resize(6); }), ElementsAre());
+  EXPECT_EQ(live.view().latencies.rows.size(), 6u);
+}
+
+// The clock of who watches may be another than the driver's.
+TEST(LiveRun, TheDriverIsHeardByWhatChangesAndNotByItsClock) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.steps = 20, .incidents = false});
+  for (const double skew : {-300.0, 300.0}) {
+    run.write_status();
+    LiveRun live(folder.path());
+    double now = run.now() + skew;
+    live.poll(now);
+    for (int second = 0; second < 30; ++second) {
+      run.advance();
+      run.write_status();
+      live.poll(now += 1);
+      EXPECT_STREQ(live.view().state().kind, "good") << skew << ": " << live.view().state().sentence;
+    }
+    EXPECT_EQ(live.view().status_age(), 0);
+    live.poll(now += 16);
+    EXPECT_STREQ(live.view().state().kind, "bad") << skew;
+    EXPECT_EQ(live.view().status_age(), 16) << skew;
+  }
+  // What never changes is as old as it was looked at, if not older.
+  LiveRun early(folder.path()), late(folder.path());
+  for (const double second : {0.0, 10.0, 20.0}) early.poll(run.now() - 1000 + second), late.poll(run.now() + 100 + second);
+  EXPECT_NEAR(early.view().status_age(), 20, 1e-3);
+  EXPECT_NEAR(late.view().status_age(), 120, 1e-3);
+}
+
+// Of calls in the last recorded step: the rank that they took longest. The last rank computes longer, and waits less.
+TEST(LiveRun, CallsOfTheLastRecordedStep) {
+  const TemporaryFolder folder;
+  const SupervisedRun run(folder.path(), {.slow_rank = 7, .traced_steps = 12});
+  LiveRun live(folder.path());
+  live.poll(run.now());
+  ASSERT_EQ(live.view().calls.size(), 1u);
+  const auto& [name, use] = *live.view().calls.begin();
+  EXPECT_EQ(name, (std::pair<std::string, std::string>("all_reduce", "world")));
+  EXPECT_NEAR(use.seconds, 0.2, 1e-9);
+  EXPECT_EQ(use.bytes, 200);
+}
+
+// A disk that is full until the last save loses events, and not the run.
+TEST(LiveRun, AFinishedRunIsAtTheStepThatItSaved) {
+  const TemporaryFolder folder;
+  SupervisedRun run(folder.path(), {.steps = 16, .planned = 40, .incidents = false});
+  std::filesystem::remove_all(folder / "control");
+  run.add(CheckpointSaved{.step = 40, .path = "checkpoints/step-40"});
+  LiveRun live(folder.path());
+  live.poll(run.now());
+  EXPECT_EQ(live.view().step(), 16) << "it may have gone back";
+  run.add(End{.reason = "finished", .step = 40});
+  live.poll(run.now());
+  EXPECT_EQ(live.view().step(), 40);
+  EXPECT_EQ(live.view().state().word, "finished");
+}
+
+// Clocks are set; where time went is told by the one that nobody sets.
+TEST(LiveRun, AClockThatIsSetBackTakesNoTime) {
+  const TemporaryFolder folder;
+  const auto event = [&](int64_t generation, double wall, double monotonic, EventBody body) {
+    const Event told{.common = {.run = "r", .generation = generation, .wall_time = wall, .monotonic_ns = std::llround(monotonic * 1e9)},
+                     .body = std::move(body)};
+    File::open(folder / "events.jsonl", File::Mode::kAppend).write(to_json(told) + "\n");
+  };
+  constexpr double kDay = 86400;
+  event(1, 1000 * kDay, 100, RunStart{.steps = 4});
+  event(1, 1000 * kDay + 3, 103, StepReport{.step = 1, .milliseconds = 2000});
+  event(1, 600 * kDay, 105, StepReport{.step = 2, .milliseconds = 2000});  // the clock went 400 days back
+  event(2, 600 * kDay + 10, 7, RunStart{.steps = 4});
+  event(2, 600 * kDay + 12, 9, StepReport{.step = 3, .milliseconds = 2000});
+  event(2, 600 * kDay + 12, 9, End{.reason = "finished", .step = 3});
+  LiveRun live(folder.path());
+  live.poll(600 * kDay + 12);
+  const TimeShares& time = live.view().time;
+  EXPECT_DOUBLE_EQ(time.wall, 3 + 2 + 10 + 2);
+  EXPECT_DOUBLE_EQ(time.stopped, 10);
+  EXPECT_DOUBLE_EQ(time.starting, 1);
+  EXPECT_DOUBLE_EQ(time.productive, 6);
+}
+
+// The driver starts ranks before they say anything: that time is neither lost sight of nor anything else.
+TEST(LiveRun, TimeBeforeTheFirstEventIsStarting) {
+  const TemporaryFolder folder;
+  const SupervisedRun run(folder.path(), {.steps = 10, .incidents = false});
+  RunStatus status = run.status();
+  status.started_wall_time -= 7;
+  LiveRun live(folder.path());
+  live.poll(run.now());
+  const TimeShares before = live.view().time;
+  write_text_atomically(status_file(folder.path()), to_json(status));
+  for (int again = 0; again < 3; ++again) live.poll(run.now());
+  EXPECT_NEAR(live.view().time.starting, before.starting + 7, 1e-6);
+  EXPECT_NEAR(live.view().time.wall, before.wall + 7, 1e-6);
 }
 
 TEST(LiveRun, KnowsWhatTheFolderKnows) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/http.h"
@@ -131,6 +132,87 @@ TEST(LiveSites, SeveralRunsAndPlainOnes) {
     if (event.at("ph") == "X") steps.insert(event.at("args").at("step").get<int64_t>());
   }
   EXPECT_EQ(steps, (std::set<int64_t>{8, 9, 10, 11, 12})) << "the last ones";
+}
+
+// Who may write to a run folder is not thereby given what the user of watch may read.
+TEST_F(LivePage, FollowsNoLinkOfTheRunFolder) {
+  const TemporaryFolder elsewhere;
+  const auto run = folder_ / "big run";
+  const std::string secret = "{\"event\":\"alarm\",\"kind\":\"topsecret\",\"message\":\"topsecret\"}\n";
+  write_text_atomically(elsewhere / "secret.jsonl", secret);
+  const auto led = [&](const std::string& name) {
+    std::filesystem::remove_all(run / name);
+    std::filesystem::create_symlink(elsewhere / "secret.jsonl", run / name);
+  };
+  led("report.html"), led("logs/rank-5.log"), led("events/rank-7.jsonl"), led("trace/rank-0.jsonl"), led("control/status.json");
+  for (int i = 0; i < 6; ++i) site_.poll(run_.now());
+  for (const char* path : {"report.html", "trace.json", "trace.pftrace"})
+    EXPECT_EQ(get("/run/big run/" + std::string(path)).status, 404) << path;
+  for (const std::string& body : {get("/run/big run/").body, get("/run/big run/panels", {{"rank", "5"}}).body, get("/metrics").body})
+    EXPECT_THAT(body, Not(HasSubstr("topsecret")));
+  led("events.jsonl");
+  site_.poll(run_.now());
+  EXPECT_THAT(get("/metrics").body, AllOf(Not(HasSubstr("topsecret")), HasSubstr("longhaul_step{job=\"big run\"} 394")));
+}
+
+// Prometheus takes two samples of the same labels for one.
+TEST(LiveSites, RunsOfOneNameAreTwoJobs) {
+  const TemporaryFolder folder;
+  const SupervisedRun first(folder / "one", {.steps = 12, .incidents = false}),
+      second(folder / "b" / "one", {.steps = 31, .incidents = false});
+  LiveSite site({folder / "one", folder / "b" / "one"}, false);
+  site.poll(first.now());
+  const std::string metrics = site.answer({.path = "/metrics"}).body;
+  EXPECT_THAT(metrics, AllOf(HasSubstr("longhaul_step{job=\"one\"} 12\n"), HasSubstr("longhaul_step{job=\"one~2\"} 31\n")));
+  std::set<std::string> samples;
+  std::istringstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('#')) continue;
+    EXPECT_TRUE(samples.insert(line.substr(0, line.rfind(' '))).second) << line;
+  }
+  EXPECT_THAT(alert_json(site.run(1), {.name = "LonghaulRunFailed"}), HasSubstr("\"job\":\"one~2\""));
+}
+
+// A step that was done again is drawn as it was at last.
+TEST(LiveSites, TracesAreOfTheLastTime) {
+  const TemporaryFolder folder;
+  const SupervisedRun run(folder / "run", {.stages = 1, .replicas = 1, .tensor = 1, .nodes = 1, .traced_steps = 3});
+  TraceWriter writer(folder / "run", {.rank = 0, .generation = 3});
+  writer.write(
+      {.step = 3,
+       .begin_ns = 50'000'000'000,
+       .end_ns = 50'500'000'000,
+       .spans = {{.kind = SpanKind::kForward, .begin_ns = 50'000'000'000, .end_ns = 50'400'000'000, .chunk = 0, .micro_batch = 0}}});
+  LiveSite site({folder / "run"}, false);
+  site.poll(run.now());
+  const auto trace = nlohmann::json::parse(site.answer({.path = "/run/run/trace.json"}).body);
+  int64_t forward = 0;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X" && event.at("args").value("step", int64_t{0}) == 3 && event.at("dur").get<double>() == 400'000) ++forward;
+  }
+  EXPECT_EQ(forward, 1);
+}
+
+// Traces are read and written outside the lock that poll() needs, from the ends of the files, and one at a time.
+TEST(LiveSites, ATraceThatIsMadeHoldsUpNoPoll) {
+  const TemporaryFolder folder;
+  const SupervisedRun run(folder / "run", {.traced_steps = 12});
+  LiveSite site({folder / "run"}, false);
+  site.poll(run.now());
+  write_text_atomically(folder / "run" / "trace" / "rank-0.jsonl", std::string(6 << 20, 'x') + "\n");  // no line of ours
+  std::vector<std::unique_ptr<Worker>> askers;
+  for (int i = 0; i < 3; ++i) {
+    askers.push_back(std::make_unique<Worker>("asker"));
+    askers.back()->post([&] {
+      for (int again = 0; again < 5; ++again) {
+        const HttpReply reply = site.answer({.path = "/run/run/trace.json"});
+        EXPECT_TRUE(reply.status == 200 || reply.status == 503) << reply.status;
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) site.poll(run.now());
+  for (auto& asker : askers) asker->wait();
+  EXPECT_EQ(site.answer({.path = "/run/run/trace.json"}).status, 200) << "of the ranks whose files can be read";
 }
 
 // Renders the page in Chromium, with its script running for some seconds.

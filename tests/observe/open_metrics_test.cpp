@@ -96,7 +96,8 @@ TEST_F(RunMetrics, SayWhatTheRunSays) {
         "longhaul_faults_total{job=\"big \\\"run\\\"\",class=\"hang\"} 1\n",
         "longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\"} 300\n", "longhaul_spares{job=\"big \\\"run\\\"\"} 1\n",
         "longhaul_ettr_ratio{job=\"big \\\"run\\\"\"} 0.96", "longhaul_step_time_seconds_count{job=\"big \\\"run\\\"\"} 400\n",
-        "longhaul_alarms_total{job=\"big \\\"run\\\"\",kind=\"disk_full\"} 1\n"})
+        "longhaul_alarms_total{job=\"big \\\"run\\\"\",kind=\"disk_full\"} 1\n", "longhaul_samples_total{job=\"big \\\"run\\\"\"} 1600\n",
+        "longhaul_checkpoint_failures_total{job=\"big \\\"run\\\"\"} 1\n", "longhaul_samples_total{job=\"plain\"} 120\n"})
     EXPECT_THAT(all, HasSubstr(part));
   EXPECT_THAT(all, Not(HasSubstr("rank=\""))) << "nodes, unless ranks are asked for";
   EXPECT_THAT(text(true, true), HasSubstr("longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\",rank=\"2\"} 300\n"));

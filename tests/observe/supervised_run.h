@@ -160,7 +160,8 @@ class SupervisedRun {
                  .model = "<b>linear</b>-7b",
                  .parameters = 7'000'000'000,
                  .steps = shape_.planned,
-                 .tokens_per_step = 8192});
+                 .tokens_per_step = 8192,
+                 .sequence = 2048});
     time_ += 4;
   }
 

@@ -107,6 +107,20 @@ TEST(StartWarnings, ProductsThatNobodyChecks) {
   EXPECT_THAT(start_warnings(recipe, {.training_tokens = 9999}), ElementsAre(HasSubstr("fp64")));
 }
 
+// One of three steps of a warm-up was done: the rate goes on to rise, as it was meant to, and no schedule was at its end.
+TEST(StartWarnings, AWarmUpThatWasCutGoesOn) {
+  for (const recipe::Schedule schedule : {recipe::Schedule::kConstant, recipe::Schedule::kCosine}) {
+    recipe::Recipe shorter = usual(), longer = usual();
+    for (recipe::Recipe* const each : {&shorter, &longer}) each->optim.schedule = schedule, each->optim.warmup_steps = 300;
+    shorter.train.steps = 100;
+    EXPECT_THAT(start_warnings(longer, {.training_tokens = 9999, .resume_step = 100, .earlier = shorter}), IsEmpty());
+  }
+  recipe::Recipe constant = usual(), raised = usual();
+  constant.optim.schedule = raised.optim.schedule = recipe::Schedule::kConstant;
+  raised.train.steps = 2000, raised.optim.lr = 2 * constant.optim.lr;
+  EXPECT_THAT(start_warnings(raised, {.training_tokens = 9999, .resume_step = 1000, .earlier = constant}), IsEmpty()) << "by hand";
+}
+
 TEST(StartWarnings, NothingIsSaidWhenNoStepIsLeft) {
   recipe::Recipe recipe = usual();
   recipe.optim.warmup_steps = 5000;

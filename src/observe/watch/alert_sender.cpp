@@ -44,7 +44,7 @@ void AlertSender::send(const RunView& run, const Alert& alert) {
   bool dropped = false;
   {
     const std::lock_guard hold(mutex_);
-    waiting_.push_back({alert_json(run, alert), run.name, alert});
+    waiting_.push_back({alert_json(run, alert), run.job, alert});
     dropped = waiting_.size() > kMostWaiting;
     if (dropped) waiting_.pop_front();
   }

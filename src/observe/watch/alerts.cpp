@@ -44,7 +44,7 @@ std::optional<std::string> no_progress(const RunView& run) {
     return std::nullopt;
   }
   if (run.history.end || run.history.steps.empty()) return std::nullopt;
-  const double silent = run.now - run.history.last_wall_time;
+  const double silent = run.event_word.age(run.now);
   if (silent > std::max(kNoProgress_s, 5 * run.seconds_a_step())) return fmt::format("nothing was written for {}", duration_text(silent));
   return std::nullopt;
 }
@@ -65,7 +65,7 @@ std::optional<std::string> condition(std::string_view name, const RunView& run) 
         return fmt::format("rank {} on {} for {}", rank.rank, rank.node, duration_text(rank.beat_age_s));
     }
   } else if (name == "LonghaulCheckpointOld") {
-    const double interval = run.checkpoint_interval_s(), age = run.now - run.last_checkpoint_wall_time;
+    const double interval = run.checkpoint_interval_s(), age = run.checkpoint_word.age(run.now);
     if (!run.history.end && interval > 0 && age > std::max(60.0, kCheckpointIntervals * interval))
       return fmt::format("the last is {} old, they come every {}", duration_text(age), duration_text(interval));
   } else if (name == "LonghaulEffectiveTimeLow") {
@@ -147,7 +147,7 @@ std::vector<Alert> AlertBook::firing() const {
 std::string alert_json(const RunView& run, const Alert& alert) {
   using nlohmann::ordered_json;
   const std::string summary = printable(alert.summary);
-  const ordered_json labels = {{"alertname", alert.name}, {"job", run.name}, {"severity", alert.severity}};
+  const ordered_json labels = {{"alertname", alert.name}, {"job", run.job}, {"severity", alert.severity}};
   const std::string ended = alert.firing ? "0001-01-01T00:00:00Z" : wall_time_text(alert.until);
   const ordered_json one = {{"status", alert.firing ? "firing" : "resolved"},
                             {"labels", labels},
@@ -161,7 +161,7 @@ std::string alert_json(const RunView& run, const Alert& alert) {
                             {"commonLabels", labels},
                             {"commonAnnotations", {{"summary", summary}}},
                             {"alerts", ordered_json::array({one})},
-                            {"text", fmt::format("{}: {} {}: {}", run.name, alert.name, alert.firing ? "fires" : "is over", summary)}};
+                            {"text", fmt::format("{}: {} {}: {}", run.job, alert.name, alert.firing ? "fires" : "is over", summary)}};
   return all.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 

@@ -108,7 +108,8 @@ void compare_work(LatencyMap& map, const Ranks& ranks, const Peers& peers) {
       LatencyMap::Row& row = map.rows[i];
       row.work = work[i], row.work_z = z[i];
       row.score = work[i] > 0 ? middle / work[i] : 1;
-      row.straggler = row.score < kStragglerScore && row.work_z > kStragglerZ && map.measured_steps >= kStragglerSteps;
+      const auto measured = static_cast<int64_t>(ranks.at(row.rank).size());  // it may have come later than others
+      row.straggler = row.score < kStragglerScore && row.work_z > kStragglerZ && measured >= kStragglerSteps;
     }
   }
 }

@@ -1,7 +1,7 @@
 // Who is slow: the seconds of each phase of each rank over the last steps, and how far a rank stands from those that do the same work (its peers: the ranks of
 // its pipeline stage). MegaScale's heat map (arXiv 2402.15627 §5.2): what all ranks share, such as waiting for the slow one, hides him in step times, so ranks
 // are compared by the phases in which they work alone. Distances are robust z-scores: (seconds − median) / (1.4826 · median deviation), the deviation
-// being at least 2 % of the median. A score is the peers' median work over the rank's own: below 0.95, with z above 4 over 8 steps or more, it is named a straggler.
+// being at least 2 % of the median. A score is the peers' median work over the rank's own: below 0.95, with z above 4 over 8 steps or more of its own, it is named a straggler.
 //
 //   LatencyWindow window;
 //   window.add(rank, step, {{"forward", 0.21}, {"communication", 0.05}});
@@ -40,6 +40,11 @@ class LatencyWindow {
  public:
   explicit LatencyWindow(int64_t most_steps = 90) : most_steps_(most_steps) {}
   void add(int64_t rank, int64_t step, const std::map<std::string, double>& phase_seconds);  // the same step again replaces it
+  void drop(int64_t rank) { ranks_.erase(rank); }
+  template <class Keep>
+  void keep(const Keep& keep) {  // ranks alone of which it says so
+    std::erase_if(ranks_, [&](const auto& each) { return !keep(each.first); });
+  }
   void clear() { ranks_.clear(); }
   bool empty() const { return ranks_.empty(); }
   LatencyMap map(const std::function<LatencyPlace(int64_t rank)>& place) const;

@@ -116,9 +116,9 @@ std::string live_tiles(const RunView& run) {
   const int64_t restarts = run.status ? run.status->restarts : std::max<int64_t>(0, run.generation() - 1);
   html += live_tile("Restarts", restarts > 0 ? count_text(restarts) : "none", "",
                     counted(static_cast<int64_t>(run.incidents.size()), "incident"));
-  if (run.last_checkpoint_wall_time > 0) {
+  if (run.checkpoint_word.said > 0) {
     html += live_tile("Last checkpoint", fmt::format("step {}", count_text(run.history.checkpoints.back().step)), "",
-                      clock_text(run.last_checkpoint_wall_time));
+                      clock_text(run.checkpoint_word.said));
   }
   return html + "</div>";
 }
@@ -139,7 +139,8 @@ std::string links_panel(const RunView& run) {
   if (run.traced)
     html +=
         ". Recorded steps: <a href=\"trace.pftrace\" download>Perfetto</a>, <a href=\"trace.json\" download>Chrome</a> (open at ui.perfetto.dev)";
-  if (std::filesystem::exists(run.folder / "report.html")) html += ". <a href=\"report.html\">The run's report</a>";
+  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(run.folder / "report.html")))
+    html += ". <a href=\"report.html\">The run's report</a>";
   html += ".";
   if (run.damaged_lines > 0) html += fmt::format(" {} could not be read.", counted(run.damaged_lines, "line"));
   return html + "</footer>";
@@ -198,7 +199,7 @@ std::string time_bar(const RunView& run) {
       duration_text(time.wall), bar, keys);
 }
 
-std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& alerts, bool narrow, int64_t rank) {
+std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& alerts, bool narrow) {
   const std::vector<Chart> charts = live_charts(run, narrow);
   std::string loss = charts.empty() ? "<div class=\"card\"><h2>Loss</h2><p class=\"note\">No step has been recorded yet.</p></div>"
                                     : charts.front().html(),
@@ -210,7 +211,7 @@ std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& ale
                                {"tiles", live_tiles(run)},
                                {"loss", loss},
                                {"mesh", mesh_picture(run)},
-                               {"rank", rank < 0 ? "" : rank_panel(run, rank)},
+                               {"rank", ""},
                                {"latency", latency_picture(run.latencies, narrow                       ? 330
                                                                           : run.world() > kPairedRanks ? 1200
                                                                                                        : 660)},

@@ -18,8 +18,8 @@ struct Panel {
   std::string id, html;
 };
 
-// In the page's order. `narrow`: for a phone. `rank`: the one looked at closely; −1: none.
-std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& alerts, bool narrow, int64_t rank);
+// In the page's order. `narrow`: for a phone. That of the rank that is looked at closely is empty: rank_panel() makes it.
+std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& alerts, bool narrow);
 std::string live_page(const RunView& run, const std::string& base, const std::vector<Panel>& panels);
 
 // The page of several runs.
@@ -29,7 +29,8 @@ std::string runs_page(const std::string& panel);
 // Pictures.
 std::string mesh_picture(const RunView& run);
 std::string latency_picture(const LatencyMap& map, int width);  // in pixels, at least 300; steps beside phases from 500 on
-std::string rank_panel(const RunView& run, int64_t rank);
+std::string rank_panel(const RunView& run, int64_t rank, const std::string& log);  // log: what log_of_rank() made
+std::string log_of_rank(const std::filesystem::path& run_folder, int64_t rank);    // the end of its log, as HTML; "" where there is none
 std::string incidents_panel(const RunView& run);
 std::string time_bar(const RunView& run);
 

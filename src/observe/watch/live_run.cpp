@@ -6,10 +6,11 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file_beneath.h"
 #include "observe/event_log.h"
 #include "observe/time_use.h"
 
@@ -85,7 +86,11 @@ void StepTimes::add(double seconds) {
 }
 
 int64_t RunView::step() const {
-  const int64_t written = history.steps.empty() ? 0 : history.steps.back().step;
+  int64_t written = history.steps.empty() ? 0 : history.steps.back().step;
+  // Of a run that is over the last steps may not have been told: what it ended at, and saved, is what it did.
+  if (history.end) written = std::max(written, history.end->step);
+  if (history.end && history.end->reason == "finished" && !history.checkpoints.empty())
+    written = std::max(written, history.checkpoints.back().step);
   return status ? std::max(written, status->step) : written;
 }
 int64_t RunView::planned_steps() const {
@@ -138,13 +143,19 @@ StateText RunView::state() const {
     return {reason, reason == "finished" ? "good" : reason == "error" ? "bad" : "warn", ""};
   }
   if (!history.start && history.steps.empty()) return {"waiting", "warn", "nothing has been written yet"};
-  const double silent = now - history.last_wall_time;
+  const double silent = event_word.age(now);
   if (silent > std::max(kSilentAfter_s, 5 * seconds_a_step()))
     return {"silent", "bad", fmt::format("nothing was written for {}: it hangs, or was killed", duration_text(silent))};
   return {"running", "good", ""};
 }
 
-LiveRun::LiveRun(const std::filesystem::path& folder) : events_(folder / "events.jsonl") {
+std::string name_of_run(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::string name = std::filesystem::weakly_canonical(folder, ignored).filename().string();
+  return name.empty() ? folder.string() : name;
+}
+
+LiveRun::LiveRun(const std::filesystem::path& folder, std::string job) : events_(folder, "events.jsonl") {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) {
     throw Error({.code = ExitCode::kData,
@@ -155,19 +166,30 @@ LiveRun::LiveRun(const std::filesystem::path& folder) : events_(folder / "events
                  .hint = "name the folder given to train or launch with --run"});
   }
   view_.folder = folder;
-  view_.name = std::filesystem::weakly_canonical(folder, ignored).filename().string();
-  if (view_.name.empty()) view_.name = folder.string();
+  view_.name = name_of_run(folder);
+  view_.job = job.empty() ? view_.name : std::move(job);
 }
 
 void LiveRun::forget() {
   const RunView old = std::move(view_);
-  view_ = {.name = old.name, .folder = old.folder};
+  view_ = {.name = old.name, .job = old.job, .folder = old.folder, .now = old.now};
   incidents_.clear();
   window_.clear();
+  measured_on_.clear();
+  calls_of_.clear();
   status_text_.clear();
   others_.clear();  // they are read again
   find_files();
-  last_generation_ = 0, last_event_time_ = process_start_ = 0;
+  before_first_event_s_ = 0;
+  last_ = {.generation = 0}, elapsed_s_ = 0, process_start_s_.reset();
+}
+
+// Seconds between two events: by the clock that no one sets, of one process; else by the wall's, which may be set back between two.
+double LiveRun::gone_since_last(const Common& common) const {
+  if (last_.generation == 0) return 0;
+  const double by_wall = std::max(0.0, common.wall_time - last_.wall_time);
+  if (common.generation != last_.generation || common.monotonic_ns < last_.monotonic_ns) return by_wall;
+  return static_cast<double>(common.monotonic_ns - last_.monotonic_ns) * 1e-9;
 }
 
 void LiveRun::take_event(std::string_view line) {
@@ -180,18 +202,21 @@ void LiveRun::take_event(std::string_view line) {
   }
   if (!event) return take_other(line);
   const double now = event->common.wall_time;
-  if (event->common.generation > last_generation_) {
-    if (last_generation_ > 0 && last_event_time_ > 0) view_.time.stopped += std::max(0.0, now - last_event_time_);
-    last_generation_ = event->common.generation;
-    process_start_ = now;
+  const double gone_s = gone_since_last(event->common);
+  elapsed_s_ += gone_s;
+  if (event->common.generation > last_.generation) {
+    if (last_.generation > 0) view_.time.stopped += gone_s;
+    process_start_s_ = elapsed_s_;
   }
-  last_event_time_ = now;
+  last_ = event->common;
+  const LastWord word{.said = now, .seen = view_.now, .came = polls_ > 1};
+  view_.event_word = word;
   take(view_.history, *event);
   Totals& totals = view_.totals;
   if (const auto* step = std::get_if<StepReport>(&event->body)) {
     const double seconds = std::isfinite(step->milliseconds) ? step->milliseconds * 1e-3 : 0;
-    if (process_start_ > 0) view_.time.starting += std::max(0.0, now - process_start_ - seconds);
-    process_start_ = 0;
+    if (process_start_s_) view_.time.starting += std::max(0.0, elapsed_s_ - *process_start_s_ - seconds);
+    process_start_s_.reset();
     ++totals.steps;
     totals.step_times.add(seconds);
     totals.data_wait_seconds += step->data_wait_milliseconds.value_or(0) * 1e-3;
@@ -200,10 +225,12 @@ void LiveRun::take_event(std::string_view line) {
     const int64_t a_step = view_.history.start ? view_.history.start->tokens_per_step : 0;
     const size_t count = view_.history.steps.size();
     const int64_t before = count > 1 && view_.history.steps[count - 2].step == step->step - 1 ? view_.history.steps[count - 2].tokens : -1;
-    totals.tokens += before >= 0 && step->tokens > before ? step->tokens - before : a_step;
+    const int64_t gained = before >= 0 && step->tokens > before ? step->tokens - before : a_step;
+    totals.tokens += gained;
+    if (view_.history.start && view_.history.start->sequence > 0) totals.samples += gained / view_.history.start->sequence;
   } else if (const auto* saved = std::get_if<CheckpointSaved>(&event->body)) {
     view_.time.checkpoint += saved->blocking_milliseconds * 1e-3;
-    view_.last_checkpoint_wall_time = now;
+    view_.checkpoint_word = word;
   } else if (const auto* bad = std::get_if<NonFinite>(&event->body)) {
     view_.troubles.push_back({now, event->common.rank, "not finite",
                               fmt::format("step {}: {} of {}, first in {}", bad->step, bad->phase, bad->layer, bad->tensor)});
@@ -239,13 +266,13 @@ void LiveRun::take_other(std::string_view line) {
 void LiveRun::find_files() {
   std::error_code ignored;
   const auto look = [&](const std::filesystem::path& folder, auto& tails, int64_t most_bytes) {
-    for (std::filesystem::directory_iterator each(folder, ignored), end; !ignored && each != end; each.increment(ignored)) {
-      const std::string name = each->path().filename().string();
-      if (each->path().extension() == ".jsonl" && !tails.contains(name)) tails[name] = std::make_unique<LineTail>(each->path(), most_bytes);
+    for (const std::string& name : names_beneath(view_.folder, folder)) {
+      if (name.ends_with(".jsonl") && !tails.contains(name))
+        tails[name] = std::make_unique<LineTail>(view_.folder, folder / name, most_bytes);
     }
   };
-  look(view_.folder / "events", others_, 0);
-  look(view_.folder / "trace", traces_, kTraceBytes);
+  look("events", others_, 0);
+  look("trace", traces_, kTraceBytes);
   const auto space = std::filesystem::space(view_.folder, ignored);
   if (!ignored && space.capacity > 0) view_.disk_free_ratio = static_cast<double>(space.available) / static_cast<double>(space.capacity);
 }
@@ -253,15 +280,37 @@ void LiveRun::find_files() {
 void LiveRun::read_status() {
   std::string text;
   try {
-    text = read_text(status_file(view_.folder), ExitCode::kData, 64 << 20);
+    text = read_text_beneath(view_.folder, status_file(""), ExitCode::kData, 64 << 20);
     if (text == status_text_) return;
     view_.status = status_from_json(text, status_file(view_.folder).string());
   } catch (const Error&) {  // none, or half of one on a file system that cannot replace: what was read before stays
     return;
   }
+  view_.status_word = {.said = view_.status->updated_wall_time, .seen = view_.now, .came = !status_text_.empty()};
   status_text_ = std::move(text);
+  // What was measured of a rank that is gone, or that has another machine now, says nothing of those that work.
+  std::map<int64_t, std::string> nodes;
+  for (const RankStatus& rank : view_.status->ranks) nodes[rank.rank] = rank.node;
+  window_.keep([&](int64_t rank) {
+    const auto now = nodes.find(rank), before = measured_on_.find(rank);
+    return now != nodes.end() && (before == measured_on_.end() || before->second == now->second);
+  });
+  measured_on_ = std::move(nodes);
   for (const RankStatus& rank : view_.status->ranks) {
-    if (rank.rank >= 0 && !rank.phase_seconds.empty()) window_.add(rank.rank, rank.step, rank.phase_seconds);
+    if (rank.state == "lost") window_.drop(rank.rank);
+    if (rank.rank >= 0 && rank.state != "lost" && !rank.phase_seconds.empty()) window_.add(rank.rank, rank.step, rank.phase_seconds);
+  }
+}
+
+void LiveRun::take_calls(int64_t rank, const StepTrace& step) {
+  auto& calls = calls_of_[rank];
+  calls.clear();
+  for (const CallSpan& call : step.calls) {
+    // "world/dp 3" → "dp": there are as many groups of an axis as ranks beside it.
+    const std::string last = call.group.substr(call.group.rfind('/') + 1);
+    CallUse& use = calls[{call.kind, last.substr(0, last.find(' '))}];
+    use.seconds += static_cast<double>(call.end_ns - call.begin_ns) * 1e-9;
+    use.bytes += call.sent + call.received;
   }
 }
 
@@ -274,6 +323,7 @@ void LiveRun::read_traces() {
         const auto step = trace_line(line, tail->path().string(), rank);
         stage_of_[number] = rank.pp;
         view_.traced = true;
+        if (step) take_calls(number, *step);
         // What the driver says of every step is the better measure; a trace has some steps only.
         if (step && !view_.status) window_.add(number, step->step, phase_seconds_of(*step));
       } catch (const Error&) {
@@ -281,27 +331,37 @@ void LiveRun::read_traces() {
       }
     });
   }
+  view_.calls.clear();
+  for (const auto& [unused, of_rank] : calls_of_) {
+    for (const auto& [name, use] : of_rank) {
+      CallUse& most = view_.calls[name];
+      most = {std::max(most.seconds, use.seconds), std::max(most.bytes, use.bytes)};
+    }
+  }
+}
+
+// Files of ranks that an earlier, wider start had stay behind.
+void LiveRun::forget_older_traces() {
+  int64_t generation = 0;
+  for (const auto& [name, rank] : trace_ranks_) generation = std::max(generation, rank.generation);
+  for (const auto& [name, rank] : trace_ranks_) {
+    if (rank.generation < generation) window_.drop(rank.rank);
+  }
 }
 
 void LiveRun::refresh_latencies() {
-  if (window_.empty()) return;
-  std::map<int64_t, std::string> node_of;
-  int64_t world = 1, behind = 1;  // ranks after the first pipeline stage: pp is the slowest axis
-  if (view_.status) {
-    for (const RankStatus& rank : view_.status->ranks) node_of[rank.rank] = rank.node;
-    for (const MeshAxis& axis : view_.status->mesh) {
-      world *= std::max<int64_t>(1, axis.size);
-      if (axis.name != "pp") behind *= std::max<int64_t>(1, axis.size);
-    }
+  if (!view_.status) forget_older_traces();
+  if (window_.empty()) {
+    view_.latencies = {};
+    return;
   }
   view_.latencies = window_.map([&](int64_t rank) -> LatencyPlace {
-    const auto node = node_of.find(rank);
-    const auto stage = stage_of_.find(rank);
-    const int64_t of_mesh = world > behind ? rank / behind : 0;
-    return {.node = node == node_of.end() ? "" : node->second,
-            .peers = fmt::format("stage {}", view_.status               ? of_mesh
-                                             : stage == stage_of_.end() ? 0
-                                                                        : stage->second)};
+    if (!view_.status) {
+      const auto stage = stage_of_.find(rank);
+      return {.node = "", .peers = fmt::format("stage {}", stage == stage_of_.end() ? 0 : stage->second)};
+    }
+    const auto node = measured_on_.find(rank);
+    return {.node = node == measured_on_.end() ? "" : node->second, .peers = fmt::format("stage {}", view_.status->stage_of(rank))};
   });
 }
 
@@ -338,8 +398,13 @@ void LiveRun::poll(double now_wall_s) {
   for (const StepReport& step : view_.history.steps)
     view_.time.productive += std::isfinite(step.milliseconds) ? step.milliseconds * 1e-3 : 0;
   view_.time.repeated = std::max(0.0, view_.totals.step_times.sum_s - view_.time.productive);
-  const bool goes_on = !view_.history.end && view_.state().kind != std::string_view("bad");
-  view_.time.wall = std::max(0.0, (goes_on ? now_wall_s : view_.history.last_wall_time) - view_.history.first_wall_time);
+  const bool goes_on = !view_.history.end && view_.state().kind != std::string_view("bad") && last_.generation > 0;
+  view_.time.wall = elapsed_s_ + (goes_on ? std::max(0.0, view_.event_word.age(now_wall_s)) : 0);
+  // A driver starts its ranks before the first of them says anything.
+  const double began_s = view_.status ? view_.status->started_wall_time : 0;
+  const double before_s = began_s > 0 && last_.generation > 0 ? std::max(0.0, view_.history.first_wall_time - began_s) : 0;
+  view_.time.wall += before_s;
+  view_.time.starting += before_s - std::exchange(before_first_event_s_, before_s);
 }
 
 }  // namespace longhaul::observe

@@ -6,6 +6,7 @@
 //   while (true) { run.poll(wall_time_s()); show(run.view()); pause(1); }
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "observe/line_tail.h"
@@ -55,14 +57,29 @@ struct StepTimes {  // over all steps ever done, for a histogram: counts of step
 };
 
 struct Totals {  // that only grow, over all processes of the run: what was done again counts again
-  int64_t tokens = 0, steps = 0, skipped_steps = 0, nonfinite_steps = 0, rollbacks = 0, corruptions = 0;
+  int64_t tokens = 0, samples = 0, steps = 0, skipped_steps = 0, nonfinite_steps = 0, rollbacks = 0, corruptions = 0;
   double data_wait_seconds = 0;
   StepTimes step_times;
   std::map<std::string, int64_t> alarms;  // by kind
 };
 
+// When something was last said: by the clock of who said it, and by the clock of who reads. The two may differ, so what came while we looked is as old as it
+// is here, and what was there at the first look is at least as old as it has been looked at.
+struct LastWord {
+  double said = 0, seen = 0;  // wall times; 0: nothing yet
+  bool came = false;          // while we looked
+  double age(double now) const { return came ? now - seen : std::max(now - seen, now - said); }
+};
+
+// Calls of one kind in one group of ranks, in the last step that a rank recorded; of the rank that they took longest.
+struct CallUse {
+  double seconds = 0;  // from being asked for to their ends, beside computing or not
+  int64_t bytes = 0;   // sent and received
+};
+
 struct RunView {
   std::string name;  // of its folder
+  std::string job;   // the name, or what tells it from others of that name that are watched beside it: in addresses, metrics, alerts
   std::filesystem::path folder;
   double now = 0;  // wall time of the poll
   RunHistory history;
@@ -72,13 +89,14 @@ struct RunView {
   Totals totals;
   TimeShares time;
   LatencyMap latencies;
-  bool traced = false;  // there are recorded steps to draw
-  double last_checkpoint_wall_time = 0;
-  double disk_free_ratio = 1;  // of the file system of the run folder
+  bool traced = false;                                           // there are recorded steps to draw
+  std::map<std::pair<std::string, std::string>, CallUse> calls;  // kind, axis of the group ("dp"): where steps are recorded
+  LastWord status_word, event_word, checkpoint_word;             // of the driver's status, rank 0's events, checkpoints
+  double disk_free_ratio = 1;                                    // of the file system of the run folder
   int64_t damaged_lines = 0;
 
   bool has_driver() const { return status.has_value(); }
-  double status_age() const { return status ? now - status->updated_wall_time : 0; }
+  double status_age() const { return status ? status_word.age(now) : 0; }
   int64_t step() const;
   int64_t planned_steps() const;
   int64_t generation() const;
@@ -91,32 +109,43 @@ struct RunView {
   StateText state() const;
 };
 
+std::string name_of_run(const std::filesystem::path& folder);
+
 class LiveRun {
  public:
-  explicit LiveRun(const std::filesystem::path& folder);  // kData when there is no such folder
+  // kData when there is no such folder. `job`: where the folder's name alone will not do.
+  explicit LiveRun(const std::filesystem::path& folder, std::string job = "");
   void poll(double now_wall_s);
   const RunView& view() const { return view_; }
 
  private:
   void take_event(std::string_view line);
   void take_other(std::string_view line);
+  double gone_since_last(const Common& common) const;
   void find_files();
   void read_status();
   void read_traces();
+  void take_calls(int64_t rank, const StepTrace& step);
   void forget();
   void refresh_latencies();
+  void forget_older_traces();
   void gather_incidents();
 
   RunView view_;
   LineTail events_;
   std::map<std::string, std::unique_ptr<LineTail>> others_, traces_;
   std::map<std::string, TraceRank> trace_ranks_;
-  std::map<int64_t, int64_t> stage_of_;  // by traces
+  std::map<int64_t, int64_t> stage_of_;                                                 // by traces
+  std::map<int64_t, std::map<std::pair<std::string, std::string>, CallUse>> calls_of_;  // by rank
   LatencyWindow window_;
+  std::map<int64_t, std::string> measured_on_;  // rank → node, by the driver's last status
   std::vector<Incident> incidents_;
   std::string status_text_;
-  int64_t polls_ = 0, last_generation_ = 0;
-  double last_event_time_ = 0, process_start_ = 0;  // 0: the process has made a step
+  int64_t polls_ = 0;
+  Common last_ = {.generation = 0};        // of the last event; generation 0: none yet
+  double elapsed_s_ = 0;                   // between the first event and the last
+  std::optional<double> process_start_s_;  // on that scale; nullopt: the process has made a step
+  double before_first_event_s_ = 0;        // part of time.starting
 };
 
 }  // namespace longhaul::observe

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/checksum.h"
-#include "base/file.h"
+#include "base/file_beneath.h"
 #include "base/http.h"
 #include "observe/chrome_trace.h"
+#include "observe/line_tail.h"
 #include "observe/perfetto_trace.h"
 #include "observe/report_page.h"
 #include "observe/watch/live_style.h"
@@ -22,6 +24,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kTracedSteps = 5;  // that a download has
+// Of the trace files' ends: of all together, and what at least and at most of each.
+constexpr int64_t kServedTraceBytes = 64 << 20, kLeastServedBytes = 256 << 10, kMostServedBytes = 8 << 20;
 
 // Styles stand in the page, scripts come from this server alone, nothing comes from elsewhere.
 const std::pair<std::string, std::string> kPagePolicy = {
@@ -66,28 +70,38 @@ std::string panels_json(const std::string& title, const std::vector<Panel>& pane
   return ordered_json{{"title", title}, {"panels", list}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// The last steps of all ranks that have been recorded.
+// The last steps of all ranks that have been recorded, from the ends of their files.
 std::vector<RankTrace> last_traces(const std::filesystem::path& folder) {
-  std::vector<RankTrace> ranks = read_trace(folder);
+  std::vector<RankTrace> ranks;
   std::set<int64_t> steps;
-  for (const RankTrace& rank : ranks) {
+  std::vector<std::string> names = names_beneath(folder, "trace");
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with("rank-") || !name.ends_with(".jsonl"); });
+  const int64_t of_each =
+      std::clamp<int64_t>(kServedTraceBytes / std::max<int64_t>(1, std::ssize(names)), kLeastServedBytes, kMostServedBytes);
+  for (const std::string& name : names) {
+    RankTrace rank;
+    LineTail tail(folder, std::filesystem::path("trace") / name, of_each);
+    tail.poll([&](std::string_view line) {
+      try {
+        auto step = trace_line(line, name, rank.rank);
+        if (step) rank.steps.push_back(std::move(*step));
+      } catch (const Error&) {  // it is counted where the run is read (LiveRun)
+      }
+    });
     for (const StepTrace& step : rank.steps) steps.insert(step.step);
+    if (!rank.steps.empty()) ranks.push_back(std::move(rank));
   }
   while (steps.size() > kTracedSteps) steps.erase(steps.begin());
-  for (RankTrace& rank : ranks) std::erase_if(rank.steps, [&](const StepTrace& step) { return !steps.contains(step.step); });
+  for (RankTrace& rank : ranks) {
+    std::map<int64_t, StepTrace> last;  // of a step that was done again
+    for (StepTrace& step : rank.steps) {
+      if (steps.contains(step.step)) last[step.step] = std::move(step);
+    }
+    rank.steps.clear();
+    for (auto& [number, step] : last) rank.steps.push_back(std::move(step));
+  }
+  std::ranges::sort(ranks, {}, [](const RankTrace& trace) { return trace.rank.rank; });
   return ranks;
-}
-
-HttpReply trace_reply(const std::filesystem::path& folder, bool perfetto) {
-  if (!has_trace(folder)) return not_there();
-  HttpReply reply{.type = perfetto ? "application/octet-stream" : "application/json"};
-  const auto write = [&](std::string_view part) { reply.body += part; };
-  const std::vector<RankTrace> ranks = last_traces(folder);
-  if (perfetto)
-    write_perfetto_trace(ranks, write);
-  else
-    write_chrome_trace(ranks, write);
-  return reply;
 }
 
 }  // namespace
@@ -134,10 +148,10 @@ std::string summary_json(const RunView& run, const std::vector<Alert>& firing) {
 LiveSite::LiveSite(const std::vector<std::filesystem::path>& runs, bool metrics_by_rank) : metrics_by_rank_(metrics_by_rank) {
   std::set<std::string> names;
   for (const auto& folder : runs) {
-    auto& site = runs_.emplace_back(std::make_unique<Site>(folder));
-    const std::string name = site->live.view().name;
-    site->key = name;
-    for (int again = 2; !names.insert(site->key).second; ++again) site->key = fmt::format("{}~{}", name, again);
+    const std::string name = name_of_run(folder);
+    std::string key = name;
+    for (int again = 2; !names.insert(key).second; ++again) key = fmt::format("{}~{}", name, again);
+    runs_.push_back(std::make_unique<Site>(folder, key));
   }
 }
 
@@ -158,63 +172,103 @@ std::vector<const RunView*> LiveSite::views() const {
   return all;
 }
 
-const LiveSite::Rendered& LiveSite::rendered(Site& site, bool narrow) {
-  Rendered& rendered = site.rendered[narrow ? 1 : 0];
-  if (rendered.of_poll == polls_) return rendered;
-  rendered = {.of_poll = polls_, .panels = live_panels(site.live.view(), site.alerts.firing(), narrow, -1)};
-  for (const Panel& panel : rendered.panels) rendered.hashes.push_back(hash_of(panel.html));
-  return rendered;
+// Under the lock.
+template <class T, class Make>
+std::shared_ptr<const T> LiveSite::once_a_poll(OfPoll<T>& place, const Make& make) {
+  if (place.poll != polls_) place = {.poll = polls_, .made = std::make_shared<const T>(make())};
+  return place.made;
+}
+
+std::shared_ptr<const LiveSite::Rendered> LiveSite::rendered(Site& site, bool narrow) {
+  const std::lock_guard hold(mutex_);
+  return once_a_poll(site.rendered[narrow ? 1 : 0], [&] {
+    const RunView& run = site.live.view();
+    Rendered rendered{.title = fmt::format("{} · {} · step {}", run.state().word, run.name, run.step()),
+                      .panels = live_panels(run, site.alerts.firing(), narrow)};
+    for (const Panel& panel : rendered.panels) rendered.hashes.push_back(hash_of(panel.html));
+    if (!narrow) rendered.page = live_page(run, "/run/" + url_encoded(site.key) + "/", rendered.panels);
+    return rendered;
+  });
 }
 
 HttpReply LiveSite::panels_of(Site& site, const HttpRequest& request) {
-  const RunView& run = site.live.view();
-  const Rendered& whole = rendered(site, parameter(request, "narrow") == "1");
-  std::vector<Panel> panels = whole.panels;
-  std::vector<std::string> hashes = whole.hashes;
+  const auto whole = rendered(site, parameter(request, "narrow") == "1");
   const int64_t rank = rank_in(request);
+  if (rank < 0) return json_reply(panels_json(whole->title, whole->panels, whole->hashes, parameter(request, "have")));
+  std::vector<Panel> panels = whole->panels;
+  std::vector<std::string> hashes = whole->hashes;
   const auto at = static_cast<size_t>(std::ranges::find(panels, "rank", &Panel::id) - panels.begin());
-  if (rank >= 0 && at < panels.size()) {
-    panels[at].html = rank_panel(run, rank);
-    hashes[at] = hash_of(panels[at].html);
+  const std::string log = log_of_rank(site.folder, rank);
+  {
+    const std::lock_guard hold(mutex_);
+    panels.at(at).html = rank_panel(site.live.view(), rank, log);
   }
-  const std::string title = fmt::format("{} · {} · step {}", run.state().word, run.name, run.step());
-  return json_reply(panels_json(title, panels, hashes, parameter(request, "have")));
+  hashes[at] = hash_of(panels[at].html);
+  return json_reply(panels_json(whole->title, panels, hashes, parameter(request, "have")));
+}
+
+HttpReply LiveSite::trace_reply(const Site& site, bool perfetto) {
+  const std::unique_lock one(trace_mutex_, std::try_to_lock);
+  if (!one) {
+    return {.status = 503,
+            .type = "text/plain; charset=utf-8",
+            .body = "Another trace is being made. Ask again in a moment.\n",
+            .headers = {{"Retry-After", "5"}}};
+  }
+  const std::vector<RankTrace> ranks = last_traces(site.folder);
+  if (ranks.empty()) return not_there();
+  HttpReply reply{.type = perfetto ? "application/octet-stream" : "application/json"};
+  const auto write = [&](std::string_view part) { reply.body += part; };
+  if (perfetto)
+    write_perfetto_trace(ranks, write);
+  else
+    write_chrome_trace(ranks, write);
+  return reply;
 }
 
 HttpReply LiveSite::answer_of(Site& site, const std::string& what, const HttpRequest& request) {
-  const RunView& run = site.live.view();
-  if (what.empty()) {
-    std::vector<Panel> panels = rendered(site, false).panels;
-    return page_reply(live_page(run, "/run/" + url_encoded(site.key) + "/", panels));
-  }
+  if (what.empty()) return page_reply(rendered(site, false)->page);
   if (what == "panels") return panels_of(site, request);
-  if (what == "summary.json") return json_reply(summary_json(run, site.alerts.firing()));
-  if (what == "trace.json" || what == "trace.pftrace") return trace_reply(run.folder, what == "trace.pftrace");
-  if (what == "report.html" && std::filesystem::exists(run.folder / "report.html"))
-    return {.body = read_text(run.folder / "report.html"), .headers = {kReportPolicy}};
-  return not_there();
+  if (what == "summary.json") {
+    const std::lock_guard hold(mutex_);
+    return json_reply(*once_a_poll(site.summary, [&] { return summary_json(site.live.view(), site.alerts.firing()); }));
+  }
+  if (what == "trace.json" || what == "trace.pftrace") return trace_reply(site, what == "trace.pftrace");
+  if (what != "report.html") return not_there();
+  try {
+    return {.body = read_text_beneath(site.folder, "report.html"), .headers = {kReportPolicy}};
+  } catch (const Error&) {  // there is none, or a link stands in its place
+    return not_there();
+  }
 }
 
 HttpReply LiveSite::page_of_runs(const HttpRequest& request) {
   std::vector<std::string> links;
   for (const auto& site : runs_) links.push_back("/run/" + url_encoded(site->key) + "/");
   if (runs_.size() == 1 && request.path == "/") return {.status = 302, .headers = {{"Location", links.front()}}};
-  const auto all = views();
-  const std::string panel = runs_panel(all, links);
-  if (request.path == "/") return page_reply(runs_page(panel));
-  return json_reply(panels_json("Runs", {{"runs", panel}}, {hash_of(panel)}, parameter(request, "have")));
+  std::shared_ptr<const std::string> panel;
+  {
+    const std::lock_guard hold(mutex_);
+    panel = once_a_poll(runs_panel_, [&] { return runs_panel(views(), links); });
+  }
+  if (request.path == "/") return page_reply(runs_page(*panel));
+  return json_reply(panels_json("Runs", {{"runs", *panel}}, {hash_of(*panel)}, parameter(request, "have")));
 }
 
-HttpReply LiveSite::metrics_reply(const HttpRequest& request) const {
+HttpReply LiveSite::metrics_reply(const HttpRequest& request) {
   const bool open = wants_open_metrics(request.accept);
-  return {.type = std::string(metrics_type(open)), .body = run_metrics(views(), metrics_by_rank_).text(open)};
+  std::shared_ptr<const std::string> text;
+  {
+    const std::lock_guard hold(mutex_);
+    text = once_a_poll(metrics_[open ? 1 : 0], [&] { return run_metrics(views(), metrics_by_rank_).text(open); });
+  }
+  return {.type = std::string(metrics_type(open)), .body = *text};
 }
 
 HttpReply LiveSite::answer(const HttpRequest& request) {
   if (request.path == "/healthz") return {.type = "text/plain; charset=utf-8", .body = "ok\n"};
   if (request.path == "/live.js")
     return {.type = "text/javascript; charset=utf-8", .body = fmt::format("{}{}", kReportScript, kLiveScript)};
-  const std::lock_guard hold(mutex_);
   if (request.path == "/" || request.path == "/panels") return page_of_runs(request);
   if (request.path == "/metrics") return metrics_reply(request);
   for (auto& site : runs_) {

@@ -64,7 +64,7 @@ color:var(--ink);background:color-mix(in oklab,var(--card) 72%,var(--phase));bor
 .node{padding:3px 10px;border:1px solid var(--rule);border-radius:99px;color:var(--muted)}
 .node b{font-weight:500;color:var(--ink)}.node.spare{border-style:dashed}.node.lost,.node.evicted{border-color:var(--bad)}.node.lost b,.node.evicted b{color:var(--bad)}
 .latency svg{max-width:none;width:auto}.latency text{font-size:11.5px}.latency text.row{text-anchor:end}.latency text.row.slow{fill:var(--eval);font-weight:600}
-.latency text.head{text-anchor:middle}.latency text.cell-text{text-anchor:middle;fill:var(--ink);pointer-events:none}
+.latency text.head{text-anchor:middle}.latency text.slant{text-anchor:start}.latency text.cell-text{text-anchor:middle;fill:var(--ink);pointer-events:none}
 .latency .scroll{padding-bottom:4px}
 .h0{fill:var(--grid)}.h1{fill:color-mix(in oklab,var(--grid) 62%,var(--eval))}.h2{fill:color-mix(in oklab,var(--grid) 30%,var(--eval))}.h3{fill:var(--eval)}
 .c1{fill:color-mix(in oklab,var(--grid) 70%,var(--train))}.c2{fill:color-mix(in oklab,var(--grid) 45%,var(--train))}.c3{fill:color-mix(in oklab,var(--grid) 20%,var(--train))}

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "base/file.h"
+#include "base/file_beneath.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "observe/format.h"
@@ -41,26 +41,21 @@ CellLook look_of(const RankStatus& rank, bool slow) {
   return look;
 }
 
-// "pp 2 × dp 4 × tp 2"
+// "pp 2 × dp 4 × tp 2; of experts edp 2 × ep 4": the same ranks, named twice.
 std::string mesh_text(const std::vector<MeshAxis>& mesh) {
-  std::string text;
+  std::string text, experts;
   for (const MeshAxis& axis : mesh) {
-    if (axis.size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis.name, axis.size);
+    std::string& side = axis.name == "edp" || axis.name == "ep" || axis.name == "etp" ? experts : text;
+    if (axis.size > 1) side += fmt::format("{}{} {}", side.empty() ? "" : " × ", axis.name, axis.size);
   }
-  return text;
+  return experts.empty() ? text : text + (text.empty() ? "of experts " : "; of experts ") + experts;
 }
 
-int64_t stages_of(const RunStatus& status) {
-  for (const MeshAxis& axis : status.mesh) {
-    if (axis.name == "pp" && axis.size > 0 && static_cast<int64_t>(status.ranks.size()) % axis.size == 0) return axis.size;
-  }
-  return 1;
-}
-
-std::string cells_of(std::span<const RankStatus> ranks, const std::map<int64_t, bool>& slow, size_t world) {
+std::string cells_of(std::span<const RankStatus* const> ranks, const std::map<int64_t, bool>& slow, size_t world) {
   const char* const crowd = world > 256 ? " crowd" : world > 32 ? " many" : "";
   std::string html = fmt::format("<div class=\"cells{}\" style=\"--cell:{}px\">", crowd, world > 256 ? 15 : world > 32 ? 34 : 84);
-  for (const RankStatus& rank : ranks) {
+  for (const RankStatus* const each : ranks) {
+    const RankStatus& rank = *each;
     const auto found = slow.find(rank.rank);
     const CellLook look = look_of(rank, found != slow.end() && found->second);
     html += fmt::format("<a class=\"cell {}\" href=\"#rank-{}\" title=\"{}\"><b>{}</b><small>{}</small>{}</a>", html_escaped(look.style),
@@ -130,9 +125,12 @@ std::string phase_bars(const RunView& run, const LatencyMap::Row& row) {
   return html.empty() ? "" : "<div class=\"bars\">" + html + "</div>";
 }
 
-std::string log_of(const RunView& run, int64_t rank) {
+}  // namespace
+
+std::string log_of_rank(const std::filesystem::path& run_folder, int64_t rank) {
+  if (rank < 0) return "";
   try {
-    const File file = File::open(run.folder / "logs" / fmt::format("rank-{}.log", rank), File::Mode::kRead);
+    const FileBeneath file(run_folder, std::filesystem::path("logs") / fmt::format("rank-{}.log", rank));
     const int64_t begin = std::max<int64_t>(0, file.size() - kLogBytes);
     std::string text(static_cast<size_t>(file.size() - begin), '\0');
     text.resize(file.read_some(begin, std::as_writable_bytes(std::span(text))));
@@ -142,8 +140,6 @@ std::string log_of(const RunView& run, int64_t rank) {
     return "";
   }
 }
-
-}  // namespace
 
 std::string mesh_picture(const RunView& run) {
   if (!run.status || run.status->ranks.empty()) {
@@ -160,17 +156,17 @@ std::string mesh_picture(const RunView& run) {
   std::string html =
       fmt::format("<div class=\"card\"><h2>Ranks</h2><p class=\"note\">{}{}; colours: what each does now.</p>",
                   counted(static_cast<int64_t>(status.ranks.size()), "rank"), shape.empty() ? "" : ", " + html_escaped(shape));
-  const int64_t stages = stages_of(status);
-  const size_t each = status.ranks.size() / static_cast<size_t>(stages);
-  for (int64_t stage = 0; stage < stages; ++stage) {
+  std::map<int64_t, std::vector<const RankStatus*>> stages;
+  for (const RankStatus& rank : status.ranks) stages[status.stage_of(rank.rank)].push_back(&rank);
+  for (const auto& [stage, ranks] : stages) {
     html += "<div class=\"stage\">";
-    if (stages > 1) html += fmt::format("<span>stage {}</span>", stage);
-    html += cells_of(std::span(status.ranks).subspan(static_cast<size_t>(stage) * each, each), slow, status.ranks.size()) + "</div>";
+    if (stages.size() > 1) html += fmt::format("<span>stage {}</span>", stage);
+    html += cells_of(ranks, slow, status.ranks.size()) + "</div>";
   }
   return html + phases_of(status) + nodes_of(status) + "</div>";
 }
 
-std::string rank_panel(const RunView& run, int64_t number) {
+std::string rank_panel(const RunView& run, int64_t number, const std::string& log) {
   std::string html = fmt::format("<div class=\"card\"><div class=\"rank-head\"><h2>Rank {}</h2><a href=\"#\">close</a></div>", number);
   const auto row = std::ranges::find(run.latencies.rows, number, &LatencyMap::Row::rank);
   const RankStatus* rank = nullptr;
@@ -195,7 +191,7 @@ std::string rank_panel(const RunView& run, int64_t number) {
             fact("step time", milliseconds_text(rank->step_seconds * 1000)) + "</dl>";
   }
   if (row != run.latencies.rows.end()) html += phase_bars(run, *row);
-  return html + log_of(run, number) + "</div>";
+  return html + log + "</div>";
 }
 
 }  // namespace longhaul::observe

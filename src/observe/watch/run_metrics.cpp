@@ -25,6 +25,8 @@ void add_progress(OpenMetrics& metrics, const RunView& run, const MetricLabels& 
     metrics.gauge("longhaul_planned_steps", "", "Optimizer steps the run is to have.").add(job, as_double(run.planned_steps()));
   metrics.gauge("longhaul_generation", "", "How often the run was started.").add(job, as_double(run.generation()));
   metrics.counter("longhaul_tokens", "", "Tokens trained on, those of steps done again included.").add(job, as_double(run.totals.tokens));
+  metrics.counter("longhaul_samples", "", "Sequences trained on, those of steps done again included.")
+      .add(job, as_double(run.totals.samples));
   metrics.counter("longhaul_steps_done", "", "Steps done, those done again included.").add(job, as_double(run.totals.steps));
   if (run.history.steps.empty()) return;
   const StepReport& last = run.history.steps.back();
@@ -82,6 +84,12 @@ void add_faults(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
   metrics.counter("longhaul_spike_rollbacks", "", "Rollbacks after a loss spike.").add(job, as_double(run.totals.rollbacks));
   metrics.counter("longhaul_sdc_mismatches", "", "Checks against silent corruption that failed.")
       .add(job, as_double(run.totals.corruptions));
+  const auto told = [&](const char* kind) {
+    const auto found = run.totals.alarms.find(kind);
+    return found == run.totals.alarms.end() ? 0 : found->second;
+  };
+  metrics.counter("longhaul_checkpoint_failures", "", "Checkpoints that could not be saved to the disk.")
+      .add(job, as_double(told("disk_full") + told("checkpoint_failed")));
   auto& alarms = metrics.counter("longhaul_alarms", "", "Alarms in the event stream by kind.");
   for (const auto& [kind, count] : run.totals.alarms) alarms.add(by("kind", kind), as_double(count));
 }
@@ -108,7 +116,7 @@ void add_time(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
   metrics.gauge("longhaul_checkpoint_blocking_seconds", "seconds", "How long training stood still for the last checkpoint.")
       .add(job, run.history.checkpoints.back().blocking_milliseconds * 1e-3);
   metrics.gauge("longhaul_checkpoint_last_success_timestamp_seconds", "seconds", "When the last checkpoint was saved, Unix time.")
-      .add(disk, run.last_checkpoint_wall_time);
+      .add(disk, run.checkpoint_word.said);
   metrics.gauge("longhaul_checkpoint_last_step", "", "Step of the last checkpoint.")
       .add(disk, as_double(run.history.checkpoints.back().step));
   if (run.checkpoint_interval_s() > 0)
@@ -166,12 +174,26 @@ void add_ranks(OpenMetrics& metrics, const RunView& run, const MetricLabels& job
   metrics.gauge("longhaul_status_age_seconds", "seconds", "Since the driver wrote its status.").add(job, run.status_age());
 }
 
+void add_calls(OpenMetrics& metrics, const RunView& run, const MetricLabels& job) {
+  if (run.calls.empty()) return;
+  auto& seconds = metrics.gauge("longhaul_collective_seconds", "seconds",
+                                "What calls of a kind took in the last recorded step, of the rank that they took longest.");
+  auto& bytes = metrics.gauge("longhaul_collective_bytes", "bytes", "What a rank sent and received by them, of the one with the most.");
+  for (const auto& [name, use] : run.calls) {
+    MetricLabels labels = job;
+    labels.emplace_back("op", name.first);
+    labels.emplace_back("group", name.second);
+    seconds.add(labels, use.seconds);
+    bytes.add(labels, as_double(use.bytes));
+  }
+}
+
 }  // namespace
 
 OpenMetrics run_metrics(std::span<const RunView* const> runs, bool by_rank) {
   OpenMetrics metrics;
   for (const RunView* run : runs) {
-    const MetricLabels job = {{"job", run->name}};
+    const MetricLabels job = {{"job", run->job}};
     const StateText state = run->state();
     MetricLabels build = job;
     const RunStart start = run->history.start.value_or(RunStart{});
@@ -185,6 +207,7 @@ OpenMetrics run_metrics(std::span<const RunView* const> runs, bool by_rank) {
     add_time(metrics, *run, job);
     add_faults(metrics, *run, job);
     add_ranks(metrics, *run, job, by_rank);
+    add_calls(metrics, *run, job);
     metrics.gauge("longhaul_disk_free_ratio", "ratio", "Free part of the run folder's file system.").add(job, run->disk_free_ratio);
     metrics.gauge("longhaul_last_event_timestamp_seconds", "seconds", "When rank 0 wrote its last event, Unix time.")
         .add(job, run->history.last_wall_time);
