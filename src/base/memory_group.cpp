@@ -68,7 +68,7 @@ LimitedMemory::~LimitedMemory() {
 }
 
 bool LimitedMemory::take_in(int64_t process) const {
-  return usable_ && static_cast<bool>(std::ofstream(group_ / "cgroup.procs") << process << std::flush);
+  return usable_ && process > 0 && static_cast<bool>(std::ofstream(group_ / "cgroup.procs") << process << std::flush);
 }
 
 }  // namespace longhaul

@@ -23,7 +23,7 @@ class LimitedMemory {
   LimitedMemory(const LimitedMemory&) = delete;
   LimitedMemory& operator=(const LimitedMemory&) = delete;
   bool usable() const { return usable_; }  // false: this user can make none
-  bool take_in(int64_t process) const;     // false: it has ended, or this user may not
+  bool take_in(int64_t process) const;     // false: it has ended, is none, or this user may not
 
  private:
   std::filesystem::path group_;

@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 constexpr double kCalmTimeout_s = 120, kFaultTimeout_s = 60;  // a run without faults; more for each fault
 constexpr int64_t kRunDisk_bytes = 64 << 20;                  // of the file system that a run with a full disk is on
 constexpr int64_t kLimit_bytes = 32 << 20;                    // that a rank may still have: less than it is told to take
+constexpr double kStatus_s = 1.5;                             // while the drill's rank takes its time
 constexpr double kAlarm_s = 60, kFrozen_s = 60;               // until a full disk is told of, and a node that is frozen given up
 
 // The supervised run, in the background.
@@ -82,7 +83,7 @@ nlohmann::json entry(const nlohmann::json& status, const char* list, const char*
 }
 
 // Processes are asked for by number: a status that is a second old may name one that is gone.
-pid_t process_of(const nlohmann::json& entry) { return entry.value("pid", pid_t{0}); }
+pid_t process_of(const nlohmann::json& entry) { return entry.is_object() ? entry.value("pid", pid_t{0}) : 0; }
 
 class FromOutside {
  public:
@@ -91,19 +92,23 @@ class FromOutside {
 
   // While the drill's rank takes its time in the drill's step.
   void meet(const Drill& drill) {
-    const auto status = status_of(run_);
-    if (!status) return;
-    const nlohmann::json rank = entry(*status, "ranks", "rank", drill.rank);
-    const nlohmann::json node = entry(*status, "nodes", "node", rank.value("node", ""));
-    if (drill.kind == "driver killed") {
-      Children::signal(process_of(status->at("driver")), SIGKILL);
+    if (drill.kind == "disk full") return fill_disk();
+    // A status is written each second: it may still be of the generation before, or name nobody yet.
+    nlohmann::json rank, node, driver;
+    until(kStatus_s, [&] {
+      const auto status = status_of(run_);
+      if (!status) return false;
+      driver = status->at("driver");
+      rank = entry(*status, "ranks", "rank", drill.rank);
+      node = entry(*status, "nodes", "node", rank.value("node", ""));
+      if (drill.kind == "memory limit") return memory_.take_in(process_of(rank));
+      return process_of(driver) > 1 && process_of(node) > 1;
+    });
+    if (drill.kind == "driver killed" && process_of(driver) > 1) {
+      Children::signal(process_of(driver), SIGKILL);
       launched_.wait();
       launched_.start();
-    } else if (drill.kind == "memory limit") {
-      memory_.take_in(process_of(rank));
-    } else if (drill.kind == "disk full") {
-      fill_disk();
-    } else if (process_of(node) > 1) {
+    } else if (drill.kind.starts_with("node") && process_of(node) > 1) {
       Children::signal(process_of(node), drill.kind == "node frozen" ? SIGSTOP : SIGKILL);
       if (drill.kind == "node frozen") thaw(node);
     }

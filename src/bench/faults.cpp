@@ -114,10 +114,16 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   if (!judgement.ended) judgement.problem = status ? fmt::format("launch ended with {}", *status) : "launch took too long";
   if (!fs::exists(run / "events.jsonl")) return judgement;
   const observe::Comparison comparison = observe::compare(undisturbed, run);
-  judgement.same_bits = comparison.equal() && comparison.steps_in_both == steps;
+  // Events are lost while their disk is full, and the stream says so: the steps that are told of must be equal.
+  const std::vector<observe::Event> told = observe::read_events(run / "events.jsonl");
+  const bool lost_events = std::ranges::any_of(told, [](const observe::Event& event) {
+    const auto* alarm = std::get_if<observe::Alarm>(&event.body);
+    return alarm != nullptr && alarm->kind == "events_lost";
+  });
+  judgement.same_bits = comparison.equal() && (comparison.steps_in_both == steps || lost_events);
   if (!judgement.same_bits && judgement.problem.empty()) judgement.problem = comparison.text();
   if (const std::string lost = lost_checkpoint(run); !lost.empty()) judgement.lost = lost;
-  for (const observe::Event& event : observe::read_events(run / "events.jsonl")) {
+  for (const observe::Event& event : told) {
     const auto* alarm = std::get_if<observe::Alarm>(&event.body);
     if (alarm != nullptr && alarm->kind == "disk_full") judgement.disk_alarms.push_back(event.common.wall_time);
   }
