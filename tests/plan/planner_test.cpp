@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -17,6 +18,7 @@
 #include "plan/plan_report.h"
 #include "plan/rank_state.h"
 #include "plan/simulated.h"
+#include "plan/update_memory.h"
 #include "plan/validation_report.h"
 #include "recipe/load.h"
 #include "recipe/presets.h"
@@ -77,6 +79,23 @@ TEST(Engines, Agree) {
   }
 }
 
+// A message is a chunk's; an exchange of rows one of two passes of a micro-batch.
+TEST(Engines, PlayMessagesAndExchanges) {
+  StepParts parts;
+  parts.forward = 1, parts.backward_input = 0.75, parts.backward_weight = 0.5, parts.transfer = 0.6, parts.expert_exchange = 3.2;
+  const auto played = [&](const PlanLayout& plan, int64_t m, double transfer, double exchange) {
+    const layout::Pipeline pipeline(plan.pp, {.schedule = plan.schedule, .chunks = plan.chunks, .pairs_in_turns = plan.pairs_in_turns});
+    return layout::simulate(layout::make_schedule(pipeline, m),
+                            {.forward = 1, .backward_input = 0.75, .backward_weight = 0.5, .transfer = transfer, .exchange = exchange})
+        .makespan;
+  };
+  const PlanLayout turns{.pp = 4, .schedule = PipelineSchedule::kInterleaved, .chunks = 3};
+  EXPECT_NEAR(simulated(turns, 8, parts)->makespan, played(turns, 8, 0.2, 0), 1e-12);
+  const PlanLayout pairs{.pp = 4, .schedule = PipelineSchedule::kDualPipe, .chunks = 2, .pairs_in_turns = true};
+  EXPECT_NEAR(simulated(pairs, 16, parts)->makespan, played(pairs, 16, 0.3, 0.1), 1e-12);
+  EXPECT_LT(played(pairs, 16, 0.3, 0.1), played(pairs, 16, 0.3, 0)) << "an exchange hides beside the other pass of a pair";
+}
+
 TEST(Engines, RefuseListsThatAreTooLong) {
   EXPECT_FALSE(simulated({.pp = 64}, 1024, {}));
   EXPECT_FALSE(simulated({.pp = 1}, 8, {}));
@@ -98,6 +117,55 @@ TEST(RankMemory, AgreesWithTheStateOfAMesh) {
     }
     EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) / exact, 1, 0.05) << "zero " << zero << ", copies " << copies;
   }
+}
+
+// Of four data ranks at stage 3 by hand: before the first layer all outside layers and that one are there, later two layers beside it.
+TEST(RankStateByHand, WhatComesForThePasses) {
+  recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
+  model.tie_embeddings = false;
+  const RankState state = rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = layout::Mesh(4, {}), .rank = 0, .zero = 3});
+  const double h = 4096, matrices = 2 * h * h + 2 * h * 1024 + 3 * h * 14336;
+  const double layer = 2 * matrices + 4 * 2 * h, outside = 2 * 2 * 128256 * h + 4 * h;  // norms in fp32
+  EXPECT_EQ(state.weights, (32 * layer + outside) / 4);
+  EXPECT_EQ(state.early_weights, outside + layer);
+  EXPECT_EQ(state.passing_weights, outside + 2 * layer);
+}
+
+// Modules that predict further ahead stand where the head does; full recomputation keeps a layer's input, cut over tensor ranks.
+TEST(WorkByHand, ModulesAheadAndRecomputation) {
+  recipe::ModelConfig model = recipe::preset_model("llama-3-8b"), ahead = model;
+  ahead.predict_ahead = 1;
+  const Work one = work_of(model, 1024), two = work_of(ahead, 1024);
+  EXPECT_EQ(two.embedding_parameters, one.embedding_parameters);
+  EXPECT_NEAR(two.head_parameters - one.head_parameters, one.dense_parameters + 2 * 4096.0 * 4096, 1e5)
+      << "a layer and what joins two norms";
+  EXPECT_EQ(one.kept_of(recipe::Recompute::kFull, 8), 2 * 4096 / 8.0);
+}
+
+// The peak is of the devices that the layout has.
+TEST(WorkByHand, SharesOfThePeakAreOfTheLayoutsDevices) {
+  const Work work = gpt_175b();
+  const PlanCandidate plan = evaluate(work, {.tp = 8, .pp = 8}, a100(1024), 64);
+  EXPECT_NEAR(plan.mfu, 64 * 2048 * work.flops.causal() / (64 * 312e12 * plan.seconds), 1e-12);
+}
+
+// Muon works on whole matrices some at a time: of each its direction and with Nesterov's a copy.
+TEST(UpdateMemoryByHand, CopiesOfDirections) {
+  recipe::OptimOptions options;
+  options.name = "muon";
+  const recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
+  const auto specs = layout::parameters(model);
+  const auto matrix = std::ranges::find_if(
+      specs, [](const layout::ParameterSpec& spec) { return spec.layer == 0 && spec.tensor.global_shape.size() == 2; });
+  ASSERT_NE(matrix, specs.end());
+  const auto bytes = [&](bool nesterov) {
+    options.nesterov = nesterov;
+    UpdateMemory updating(options, 4);
+    updating.add(*matrix, matrix->tensor.global_shape, 1);
+    return updating.bytes();
+  };
+  EXPECT_GE(bytes(false), 4 * static_cast<double>(matrix->elements()));
+  EXPECT_NEAR(bytes(true), 2 * bytes(false), 1e-6);
 }
 
 // Two key heads on eight tensor ranks: each of these holds a whole one, of which there are four copies.
@@ -306,6 +374,25 @@ TEST(NextChanges, DealOutHeads) {
   EXPECT_GT(layouts, 5);
 }
 
+TEST(NextChanges, OfTheBatchAndTheCluster) {
+  const Work work = gpt_175b();
+  const Cluster cluster = a100(1024);
+  const PlanCandidate plan = evaluate(work, {.dp = 16, .tp = 8, .pp = 8}, cluster, 256);
+  int64_t batches = 0, clusters = 0;
+  for (const Change& change : next_changes(work, plan, cluster, 256)) {
+    if (change.of == Change::Of::kBatch) {
+      ++batches;
+      EXPECT_EQ(change.candidate.seconds, evaluate(work, plan.layout, cluster, 512).seconds);
+      EXPECT_EQ(change.candidate.layout, plan.layout);
+    }
+    if (change.of != Change::Of::kCluster) continue;
+    ++clusters;
+    EXPECT_LT(change.candidate.seconds, plan.seconds + 1e-12) << change.what;
+  }
+  EXPECT_EQ(batches, 1);
+  EXPECT_EQ(clusters, 4);
+}
+
 TEST(Calibration, AFactorIsOfEveryPart) {
   const Efficiency one{.products = 0.4,
                        .memory = 0.2,
@@ -348,6 +435,14 @@ TEST(Clusters, FilesAndTheirRefusals) {
   EXPECT_THAT(message("accelerator = \"h100\"\nmemory_gb = -1\n"),
               ::testing::AllOf(HasSubstr("memory_gb"), HasSubstr("GB from"), HasSubstr("mine.toml:2")));
   EXPECT_THAT(message("accelerator = \"h100\"\nmemory = 1\n"), HasSubstr("no such option"));
+  EXPECT_THAT(message("accelerator = \"h100\"\nproduct_efficiency = 1.5\n"), HasSubstr("from 0.01 to 1"));
+  EXPECT_EQ(message("accelerator = \"h100\"\ngpus = 16\ngpus_per_node = 4\nhost_gb_per_s = 30\nfile_gb_per_s = 5\n"), "");
+  const Cluster disks = load_cluster(path);
+  EXPECT_EQ(disks.gpus, 16);
+  EXPECT_EQ(disks.device.node, 4);
+  EXPECT_EQ(disks.nodes(), 4);
+  EXPECT_EQ(disks.host_rate, 30e9);
+  EXPECT_EQ(disks.file_rate, 5e9);
   EXPECT_THAT(message("gpus = 1\n"), HasSubstr("accelerator = \"h100\""));
   EXPECT_THAT(message("accelerator = \"h1000\"\n"), HasSubstr("no such accelerator"));
 }

@@ -77,6 +77,33 @@ TEST(PredictedTrace, PartsAreThoseOfThePlan) {
   }
 }
 
+// What waits for the file of train.offload, and what every step takes beside all else, with a pipeline and without.
+TEST(PredictedTrace, FileAndWhatEveryStepTakes) {
+  for (const PlanLayout& layout : {PlanLayout{.dp = 2, .tp = 8, .offload = true}, PlanLayout{.dp = 2, .tp = 8, .pp = 4, .offload = true}}) {
+    Cluster cluster = load_cluster("a100", layout.world());
+    cluster.efficiency.step_s = 0.5;
+    const StepParts parts =
+        step_parts(work_of(recipe::preset_model("megascale-175b"), 2048), layout, 16, cluster, default_practice(layout));
+    ASSERT_GT(parts.offload, 0);
+    ASSERT_EQ(parts.fixed, 0.5);
+    const auto ranks = predicted_trace(layout, 16, parts, ranks_of_stages(layout), 7, 1'000);
+    const observe::StepTrace& step = ranks[0].steps.at(0);
+    double whole = parts.total(), optimizer = 0;
+    if (layout.pp > 1) {
+      const auto timeline = simulated(layout, 8, parts);
+      ASSERT_TRUE(timeline);
+      whole = timeline->makespan + parts.head + parts.gradients + parts.update + parts.offload + parts.fixed;
+      EXPECT_NEAR(*simulated_seconds(layout, 8, parts), whole, 1e-9);
+    }
+    for (const observe::Span& span : step.spans) {
+      if (span.kind == observe::SpanKind::kOptimizer) optimizer += 1e-9 * static_cast<double>(span.end_ns - span.begin_ns);
+    }
+    EXPECT_NEAR(1e-9 * static_cast<double>(step.end_ns - step.begin_ns), whole, 1e-5) << layout.text();
+    EXPECT_NEAR(optimizer, parts.update + 0.5, 1e-5);
+    EXPECT_NEAR(seconds_of(step.calls, "file"), parts.offload, 1e-5);
+  }
+}
+
 TEST(PredictedTrace, BusyExposedAndIdleTimeSumToTheStep) {
   for (const Planned& each : cases()) {
     for (const observe::TimeUse& use : observe::time_use(each.ranks)) {

@@ -75,6 +75,26 @@ TEST(Published, PairsStandInTheirPublishedOrder) {
   EXPECT_GT(shards_and_pipelines, 20) << "ZeRO-3 behind tensor ranks and pipelines";
 }
 
+// `plan validate` fails where a search was beaten, and a row says what it proves.
+TEST(Published, WhatValidationDemands) {
+  SearchCheck fine{.model = "a model"}, beaten = fine;
+  beaten.faster = Change{.what = "ep 2"};
+  EXPECT_TRUE(validation_holds({}));
+  EXPECT_TRUE(validation_holds({fine, fine}));
+  EXPECT_FALSE(validation_holds({fine, beaten}));
+  std::map<std::string, int64_t> uses;
+  for (const PublishedRow& row : published_rows()) ++uses[use_text(row)];
+  EXPECT_EQ(uses["held out, apart"], 8) << "MT-NLG, README rows of unknown stages";
+  EXPECT_EQ(uses["constants fitted on"], 21);
+  EXPECT_EQ(uses["reach fitted on"], 8);
+  EXPECT_EQ(uses["overlap fitted on"], 17);
+  for (const PublishedRow& row : published_rows()) {
+    const bool seen = row.family == "Llama 3" || row.family == "Narayanan: ZeRO-3" || (!row.dense && row.layout.pp > 1) ||
+                      row.assumed.ends_with("windows of 1,024");
+    EXPECT_EQ(use_text(row) == "held out, in sight", seen) << row.family << ": " << row.name;
+  }
+}
+
 // Of five methods (arXiv 2504.14960, table 1) the folded one is the fastest of each model.
 TEST(Published, TheBestOfFiveMethods) {
   std::map<std::string, std::pair<double, std::string>> best;
@@ -86,6 +106,16 @@ TEST(Published, TheBestOfFiveMethods) {
   }
   ASSERT_EQ(best.size(), 4u);
   for (const auto& [model, row] : best) EXPECT_EQ(row.second, model + ", folded");
+}
+
+TEST(Published, ErrorsAreMeanAndWorst) {
+  std::vector<PublishedRow> rows(published_rows().begin(), published_rows().begin() + 3);
+  const double asked[] = {1.25, 0.5, 1.1};
+  for (size_t i = 0; i < 3; ++i) rows[i].seconds = predicted(rows[i]) / asked[i];
+  const Errors errors = errors_of(rows);
+  EXPECT_EQ(errors.rows, 3);
+  EXPECT_NEAR(errors.mean, (0.25 + 0.5 + 0.1) / 3, 1e-12);
+  EXPECT_NEAR(errors.worst, 0.5, 1e-12);
 }
 
 TEST(Published, EveryRowSaysWhatItIs) {
@@ -119,6 +149,14 @@ TEST(Published, RowsOfUnknownStagesAreRanges) {
   }
   EXPECT_EQ(ranges, 5);
   EXPECT_EQ(inside, 5);
+  for (PublishedRow row : published_rows()) {
+    if (row.family != "Megatron-LM, H100" || row.layout.pp == 1) continue;
+    const double most = predicted_range(row).second;
+    row.layout.chunks = 1;
+    row.layout.schedule = recipe::PipelineSchedule::k1F1B;
+    row.practice.pipeline_exposed = 1;  // with one stage a rank there is nothing to do while a message is on its way
+    EXPECT_GE(most, predicted(row) * (1 - 1e-12)) << row.name;
+  }
 }
 
 }  // namespace
