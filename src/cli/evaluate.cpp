@@ -97,6 +97,7 @@ comm::Identity identity_of(const EvaluateArguments& of) {
                                     {"--kinds", of.kinds},
                                     {"--haystack", of.haystack},
                                     {"--format", of.format},
+                                    {"--prefix", of.prefix},
                                     {"--samples", std::to_string(of.samples)},
                                     {"--limit", std::to_string(of.limit)},
                                     {"--tokens-per-pass", std::to_string(of.tokens_per_pass)},
@@ -223,6 +224,13 @@ void add_evaluate(Command& program) {
   evaluate.option("--haystack", arguments->haystack, "needle, ruler: a text to hide needles in (default: five sentences, again and again)");
   evaluate.option("--pairs", arguments->pairs, "mqar, copy: how much is to be remembered, with commas (default: recall.pairs)");
   evaluate.option("--format", arguments->format, "choice: of the file (default: by its fields)").one_of(evaluate::choice_formats());
+  evaluate
+      .option(
+          "--prefix", arguments->prefix,
+          "choice: before a context stands what the tokenizer's template says, as in lm-evaluation-harness; or the end-of-document token, or "
+          "nothing")
+      .one_of({"template", "separator", "none"})
+      .default_shown();
   evaluate.option("--samples", arguments->samples, "questions for each entry (default: 10; mqar, copy: 64)").at_least(1);
   evaluate.option("--limit", arguments->limit, "choice: only so many questions from the front").at_least(1);
   evaluate.option("--seed", arguments->seed, "of questions that are made up").default_shown();
@@ -234,9 +242,10 @@ void add_evaluate(Command& program) {
       .default_shown();
   evaluate.option("--page", arguments->page, "write a page with heat maps to this file");
   evaluate
-      .option("--ranks", arguments->ranks,
-              "so many processes of this machine share texts or questions, with the figures of one; each holds the model (default: 1, or what torchrun or srun "
-              "started)")
+      .option(
+          "--ranks", arguments->ranks,
+          "so many processes of this machine share texts or questions, with the figures of one; each holds the model (default: 1, or what torchrun or srun "
+          "started)")
       .at_least(1)
       .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
