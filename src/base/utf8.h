@@ -14,5 +14,7 @@ struct Decoded {
 };
 Decoded decode_utf8(const char* at, const char* end);  // at < end; a byte that begins no character is kBadByte, of length 1
 bool valid_utf8(std::string_view text);
+// Of a file's beginning: without the byte order mark that some editors put in front, which is no text.
+std::string_view without_byte_order_mark(std::string_view text);
 
 }  // namespace longhaul

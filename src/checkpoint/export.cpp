@@ -10,6 +10,8 @@
 #include "checkpoint/naming.h"
 #include "checkpoint/new_folder.h"
 #include "checkpoint/saved_recipe.h"
+#include "data/tokenizer/definition.h"
+#include "data/tokenizer/tokenizer.h"
 #include "model/families/config_text.h"
 #include "model/families/families.h"
 #include "recipe/families.h"
@@ -34,8 +36,22 @@ struct Planned {
   const layout::Shape& shape() const { return tensor != nullptr ? tensor->shape : buffer->shape; }
 };
 
-recipe::ModelConfig in_its_family(recipe::ModelConfig config) {
-  if (config.family != "longhaul") return config;
+recipe::ModelConfig in_its_family(recipe::ModelConfig config, const std::string& asked) {
+  if (asked.empty() && config.family != "longhaul") return config;
+  if (!asked.empty()) {
+    config.family = asked;
+    std::vector<recipe::Problem> problems;
+    recipe::check_family(config, problems);
+    if (problems.empty()) return config;
+    std::string reasons;
+    for (const recipe::Problem& problem : problems) reasons += (reasons.empty() ? "" : "\n  ") + problem.reason;
+    throw Error({.code = ExitCode::kUsage,
+                 .what = fmt::format("files of the family {} cannot hold this model", asked),
+                 .expected = "a model as the family describes it",
+                 .found = reasons,
+                 .where = "--family",
+                 .hint = "without --family the model's own is taken; docs/models says what each family is"});
+  }
   std::string reasons;
   for (const model::Family* family : model::families()) {
     config.family = family->name;
@@ -138,8 +154,40 @@ void write_file(storage::FileSystem& files, const fs::path& path, const std::vec
   writer.finish();
 }
 
+// As config.json and generation_config.json name them: what a text begins with, and what ends it.
+nlohmann::ordered_json token_ids(const data::Tokenizer& tokenizer) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  const std::vector<int32_t> beginning = tokenizer.beginning(), stops = tokenizer.stop_ids();
+  if (!beginning.empty()) json["bos_token_id"] = beginning.front();
+  if (stops.size() == 1) json["eos_token_id"] = stops.front();
+  if (stops.size() > 1) json["eos_token_id"] = stops;
+  return json;
+}
+
+// The tokenizer of a model that was trained here, with what other programs look for beside it.
+std::vector<std::string> write_tokenizer(storage::FileSystem& files, const fs::path& folder, const data::Tokenizer& tokenizer) {
+  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  const std::vector<int32_t> beginning = tokenizer.beginning();
+  if (!beginning.empty()) config["bos_token"] = *tokenizer.token_of(beginning.front());
+  if (const auto end = tokenizer.end_of_document()) config["eos_token"] = *tokenizer.token_of(*end);
+  config["clean_up_tokenization_spaces"] = false;
+  storage::write_synced(files, folder / "tokenizer.json", data::definition_with_beginning(tokenizer));
+  storage::write_synced(files, folder / "tokenizer_config.json", config.dump(2) + "\n");
+  storage::write_synced(files, folder / "generation_config.json", token_ids(tokenizer).dump(2) + "\n");
+  return {"tokenizer.json", "tokenizer_config.json", "generation_config.json"};
+}
+
+// Of a run; none where it has none, where its model reads other ids (train.task = recall), or where what an import carried along speaks for it.
+std::optional<data::Tokenizer> own_tokenizer(const fs::path& run, const recipe::Recipe& recipe) {
+  if (fs::exists(run / kPublishedBeside) || !fs::exists(run / "tokenizer.json")) return std::nullopt;
+  const data::Tokenizer tokenizer = data::Tokenizer::load(run / "tokenizer.json");
+  if (tokenizer.vocabulary() > recipe.model.vocabulary) return std::nullopt;
+  return tokenizer.with({recipe.data.end_of_document, recipe.data.stop_tokens});
+}
+
 // What was carried along stays but for what says how the model computes, which is the checkpoint's.
-nlohmann::ordered_json config_json(const recipe::ModelConfig& config, const model::Family& family, const fs::path& carried) {
+nlohmann::ordered_json config_json(const recipe::ModelConfig& config, const model::Family& family, const fs::path& carried,
+                                   const std::optional<data::Tokenizer>& tokenizer) {
   nlohmann::ordered_json json;
   if (fs::exists(carried)) {
     const std::string text = storage::read_small_file(storage::local_file_system(), carried, ExitCode::kData, 16 << 20);
@@ -150,6 +198,7 @@ nlohmann::ordered_json config_json(const recipe::ModelConfig& config, const mode
   if (!json.contains("architectures")) json["architectures"] = {family.architectures.front()};
   if (!json.contains("model_type")) json["model_type"] = family.model_types.front();
   if (!json.contains("initializer_range")) json["initializer_range"] = config.initial_std;
+  if (tokenizer) json.update(token_ids(*tokenizer));
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (!json.contains(token)) json[token] = nullptr;  // another model's defaults would be taken
   }
@@ -167,36 +216,37 @@ void say_dtype(nlohmann::ordered_json& json, ScalarType dtype) {
 }  // namespace
 
 ExportReport export_model(const fs::path& path, const fs::path& out, std::optional<ScalarType> dtype,
-                          const std::function<void(int64_t, int64_t)>& progress) {
+                          const std::function<void(int64_t, int64_t)>& progress, const std::string& asked_family) {
   storage::FileSystem& files = storage::local_file_system();
   const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents);
-  recipe::ModelConfig saved = saved_recipe(checkpoint).recipe.model;
+  const recipe::Recipe recipe = saved_recipe(checkpoint).recipe;
+  recipe::ModelConfig saved = recipe.model;
   saved.predict_ahead = 0;  // what predicts further ahead stays here
-  const recipe::ModelConfig config = in_its_family(saved);
+  const recipe::ModelConfig config = in_its_family(saved, asked_family);
   const model::Family& family = *model::find_family(config.family);
   const auto& environment = checkpoint.manifest().environment;
   const bool imported = environment.is_object() && environment.value("imported_family", "") == config.family;
   const auto tensors = model::public_tensors(config, imported ? environment.value("imported_layout", "") : "");
   const fs::path run = fs::weakly_canonical(checkpoint.folder()).parent_path().parent_path();
-  nlohmann::ordered_json json = config_json(config, family, run / kPublishedBeside / "config.json");
+  const std::optional<data::Tokenizer> tokenizer = own_tokenizer(run, recipe);
+  nlohmann::ordered_json json = config_json(config, family, run / kPublishedBeside / "config.json", tokenizer);
+  // Where nothing is said a reader takes the family's default, which may be shorter or far longer than what was trained.
+  if (config.max_positions == 0 && config.position == recipe::Position::kRotary && !json.contains("max_position_embeddings"))
+    json["max_position_embeddings"] = recipe.train.sequence;
   const auto buffers = family.buffers != nullptr ? family.buffers(config, json) : std::vector<model::PublicBuffer>();
   const std::vector<Planned> planned = plan(tensors, checkpoint, buffers, dtype);
   say_dtype(json, planned.front().dtype);
   ExportReport report{.family = config.family,
                       .title = std::string(family.title),
                       .architecture = std::string(family.architectures.front()),
+                      .loaded_by = std::string(family.loaded_by),
                       .tensors = planned.size(),
                       .step = checkpoint.manifest().step};
   for (const Planned& each : planned) report.bytes += each.bytes;
 
   NewFolder folder(files, out, "--out");
   report.carried = carry_files(files, run / kPublishedBeside, folder.path());
-  if (report.carried.empty() && fs::exists(run / "tokenizer.json")) {
-    storage::write_synced(files, folder.path() / "tokenizer.json",
-                          storage::read_small_file(files, run / "tokenizer.json", ExitCode::kData, int64_t{1} << 29));
-    storage::write_synced(files, folder.path() / "tokenizer_config.json", "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n");
-    report.carried = {"tokenizer.json", "tokenizer_config.json"};
-  }
+  if (tokenizer) report.carried = write_tokenizer(files, folder.path(), *tokenizer);
   const auto groups = in_files(planned);
   report.files = groups.size();
   nlohmann::ordered_json map = nlohmann::ordered_json::object();

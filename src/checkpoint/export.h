@@ -17,13 +17,16 @@ namespace longhaul::checkpoint {
 
 struct ExportReport {
   std::string family, title, architecture;
+  std::string loaded_by;  // which program has a model for these files
   size_t tensors = 0, files = 0;
   int64_t bytes = 0, step = 0;
   std::vector<std::string> carried;
 };
 
-// A model of no family (model.family = longhaul) is written as the first one whose files can hold it; kUsage when none can.
+// `family`: one of recipe::family_names(); empty: the model's own. A model of no family (model.family = longhaul) is written as the first one whose files can
+// hold it; kUsage when none can, or the one that is asked for cannot. Of a model that was trained here the files say with which token a text begins,
+// which end it, and the context that it was trained with.
 ExportReport export_model(const std::filesystem::path& checkpoint, const std::filesystem::path& out, std::optional<ScalarType> dtype,
-                          const std::function<void(int64_t done, int64_t total)>& progress = {});
+                          const std::function<void(int64_t done, int64_t total)>& progress = {}, const std::string& family = "");
 
 }  // namespace longhaul::checkpoint

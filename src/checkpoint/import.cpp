@@ -1,6 +1,7 @@
 #include "checkpoint/import.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -8,10 +9,12 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "checkpoint/naming.h"
 #include "checkpoint/new_folder.h"
 #include "checkpoint/open_model.h"
 #include "checkpoint/published_model.h"
+#include "checkpoint/published_tokens.h"
 #include "data/tokenizer/tokenizer.h"
 #include "layout/sequence_view.h"
 #include "model/context.h"
@@ -61,26 +64,33 @@ std::vector<std::vector<storage::ShardSource>> files_of(const std::vector<storag
   return files;
 }
 
-recipe::LoadedRecipe recipe_of(const PublishedModel& model) {
+recipe::LoadedRecipe recipe_of(const PublishedModel& model, const data::TokenRoles& roles) {
   recipe::LoadedRecipe loaded;
   recipe::Recipe& recipe = loaded.recipe;
   recipe.description = fmt::format("{}, imported", model.family().title);
   recipe.model = model.config();
   recipe.data.tokenizer = "tokenizer.json";
+  recipe.data.end_of_document = roles.end_of_document;
+  recipe.data.stop_tokens = roles.stop;
   recipe.train.dtype = model.dtype() == at::kBFloat16 || model.dtype() == at::kHalf ? recipe::Dtype::kBf16 : recipe::Dtype::kFp32;
   if (recipe.model.max_positions > 0) recipe.train.sequence = std::min(recipe.train.sequence, recipe.model.max_positions);
   return loaded;
 }
 
 // The tokenizer that stands beside the weights, where it is one that is read here.
-std::string take_tokenizer(const fs::path& carried, const fs::path& out, const recipe::ModelConfig& model, std::string& sha256) {
+struct TakenTokenizer {
+  std::string said, sha256{};
+  data::TokenRoles roles{};
+};
+
+TakenTokenizer take_tokenizer(const fs::path& carried, const fs::path& out, const recipe::ModelConfig& model) {
   const fs::path file = carried / "tokenizer.json";
-  if (!fs::exists(file)) return "none: no tokenizer.json in the folder";
+  if (!fs::exists(file)) return {"none: no tokenizer.json in the folder"};
   std::optional<data::Tokenizer> tokenizer;
   try {
     tokenizer = data::Tokenizer::load(file);
   } catch (const Error& error) {
-    return fmt::format("carried along, but not read here: {}", error.fields().what);
+    return {fmt::format("carried along, but not read here: {}", error.fields().what)};
   }
   if (tokenizer->vocabulary() > model.vocabulary) {
     throw Error({.code = ExitCode::kData,
@@ -91,8 +101,14 @@ std::string take_tokenizer(const fs::path& carried, const fs::path& out, const r
                  .hint = "use the tokenizer that the model was trained with, or leave the file out"});
   }
   tokenizer->save(out / "tokenizer.json");
-  sha256 = tokenizer->sha256();
-  return fmt::format("{} entries", count_text(tokenizer->tokens()));
+  TakenTokenizer taken{counted(tokenizer->tokens(), "entry", "entries"), tokenizer->sha256(), published_roles(carried, *tokenizer)};
+  std::vector<std::string> stops;
+  for (const int32_t id : tokenizer->with(taken.roles).stop_ids()) stops.push_back(printable(*tokenizer->token_of(id)));
+  if (!tokenizer->before().empty()) taken.said += fmt::format("; a text begins with {}", printable(tokenizer->decode(tokenizer->before())));
+  if (!stops.empty())
+    taken.said += fmt::format("{} ends with {}", tokenizer->before().empty() ? "; a text" : ",", fmt::join(stops, " or "));
+  if (!tokenizer->not_applied().empty()) taken.said += fmt::format("; not applied: {}", fmt::join(tokenizer->not_applied(), ", "));
+  return taken;
 }
 
 ForwardCheck forward_check(const fs::path& folder, const recipe::ModelConfig& config, int64_t parameters, recipe::Dtype dtype) {
@@ -146,10 +162,10 @@ ImportReport import_model(const fs::path& from, const fs::path& out, const std::
                       .dtype = std::string(name_of(model.dtype()))};
   const fs::path beside = folder.path() / kPublishedBeside;
   report.carried = carry_files(files, from, beside);
-  std::string sha256;
-  report.tokenizer = take_tokenizer(beside, folder.path(), report.model, sha256);
+  const TakenTokenizer tokenizer = take_tokenizer(beside, folder.path(), report.model);
+  report.tokenizer = tokenizer.said;
 
-  const recipe::LoadedRecipe recipe = recipe_of(model);
+  const recipe::LoadedRecipe recipe = recipe_of(model, tokenizer.roles);
   const std::vector<storage::ShardSource> shards = shards_of(model);
   for (const auto& shard : shards) report.bytes += bytes_of(shard);
   {
@@ -170,7 +186,7 @@ ImportReport import_model(const fs::path& from, const fs::path& out, const std::
     manifest.wall_time = wall_time_text(wall_time_s());
     manifest.recipe = {{"toml", recipe::to_toml(recipe)}};
     manifest.environment = {{"imported_family", model.family().name}, {"imported_layout", model.layout()}};
-    if (!sha256.empty()) manifest.data_position = {{"tokenizer_sha256", sha256}};
+    if (!tokenizer.sha256.empty()) manifest.data_position = {{"tokenizer_sha256", tokenizer.sha256}};
     writer.commit(std::move(manifest));
     writer.point_latest_here();
   }

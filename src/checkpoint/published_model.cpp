@@ -105,6 +105,16 @@ void PublishedModel::refuse_shape(const model::PublicTensor& expected, const sto
                 rows ? fmt::format("\"vocab_size\": {} in config.json, if the weights are right", found.shape[0]) : "");
 }
 
+// A name of the folder that is this one with something in front, or this one without; empty: none.
+std::string PublishedModel::wrapped_name(const std::string& missing) const {
+  std::string best;
+  for (const std::string& name : tensors_.names()) {
+    const bool alike = name.ends_with("." + missing) || missing.ends_with("." + name);
+    if (alike && name.size() > best.size()) best = name;
+  }
+  return best;
+}
+
 void PublishedModel::match_tensors() {
   std::vector<std::string> missing;
   for (const model::PublicTensor& tensor : public_) {
@@ -117,12 +127,23 @@ void PublishedModel::match_tensors() {
   }
   if (!missing.empty()) {
     const bool only_head = missing.size() == 1 && missing.front() == kHead;
-    throw Error({.code = ExitCode::kData,
-                 .what = fmt::format("the folder lacks {} of the model's {} tensors", missing.size(), public_.size()),
-                 .expected = missing.front(),
-                 .found = "no such tensor in any of its files",
-                 .where = tensors_.folder().string(),
-                 .hint = only_head ? "where embedding and head are one matrix, config.json must say \"tie_word_embeddings\": true" : ""});
+    const std::vector<std::string> names = tensors_.names();
+    const std::string wrapped = wrapped_name(missing.front()), near = nearest_spelling(missing.front(), names);
+    const std::string shown = !wrapped.empty() ? wrapped : !near.empty() ? near : names.empty() ? "" : names.front();
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = fmt::format("the folder lacks {} of the model's {} tensors", missing.size(), public_.size()),
+         .expected = missing.front(),
+         .found = shown.empty()
+                      ? "no tensor at all"
+                      : fmt::format("{}, such as {}", counted(static_cast<int64_t>(names.size()), "tensor"), printable(brief(shown, 200))),
+         .where = tensors_.folder().string(),
+         .hint =
+             only_head ? "where embedding and head are one matrix, config.json must say \"tie_word_embeddings\": true"
+             : wrapped.empty()
+                 ? ""
+                 : "names with something else in front are those of a wrapped model (torch.compile, DistributedDataParallel, adapters) or "
+                   "of a part of one: write it again with the model itself, model.save_pretrained(DIR)"});
   }
   for (size_t i = 0; i < public_.size(); ++i) {
     for (const model::PublicPiece& piece : public_[i].pieces) sources_[piece.logical].push_back({i, piece});

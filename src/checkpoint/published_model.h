@@ -41,6 +41,7 @@ class PublishedModel {
   };
   void choose_layout();
   void match_tensors();
+  std::string wrapped_name(const std::string& missing) const;
   void refuse_shape(const model::PublicTensor& expected, const storage::TensorInfo& found) const;
   void refuse_unexpected();
   void check_dtypes();

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "base/log.h"
 #include "checkpoint/naming.h"
 #include "checkpoint/new_folder.h"
 #include "checkpoint/published_model.h"
+#include "checkpoint/published_tokens.h"
 #include "checkpoint/saved_recipe.h"
 #include "checkpoint/upcycling.h"
 #include "layout/parameters.h"
@@ -17,12 +20,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// A tokenizer that is not read here says so where the run opens it: the recipe may name another one.
+data::TokenRoles roles_beside(const fs::path& folder) {
+  std::optional<data::Tokenizer> tokenizer;
+  try {
+    tokenizer = data::Tokenizer::load(folder / "tokenizer.json");
+  } catch (const Error&) {
+    return {};
+  }
+  return published_roles(folder, *tokenizer);
+}
+
 class FromPublished final : public StartingPoint {
  public:
   explicit FromPublished(const fs::path& path) : published_(PublishedModel::open(storage::local_file_system(), path)) {
     path_ = beside_ = path;
     model_ = published_.config();
-    if (fs::exists(path / "tokenizer.json")) tokenizer_ = path / "tokenizer.json";
+    if (fs::exists(path / "tokenizer.json")) {
+      tokenizer_ = path / "tokenizer.json";
+      roles_ = roles_beside(path);
+    }
     origin_ = {{"imported_family", published_.family().name}, {"imported_layout", published_.layout()}, {"started_from", path.string()}};
   }
 
@@ -40,7 +57,9 @@ class FromCheckpoint final : public StartingPoint {
   explicit FromCheckpoint(const fs::path& path)
       : checkpoint_(storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kContents)) {
     path_ = path;
-    model_ = saved_recipe(checkpoint_).recipe.model;
+    const recipe::Recipe saved = saved_recipe(checkpoint_).recipe;
+    model_ = saved.model;
+    roles_ = {saved.data.end_of_document, saved.data.stop_tokens};
     const fs::path run = fs::weakly_canonical(checkpoint_.folder()).parent_path().parent_path();
     beside_ = run / kPublishedBeside;
     if (fs::exists(run / "tokenizer.json")) tokenizer_ = run / "tokenizer.json";
@@ -72,10 +91,15 @@ recipe::FirstWords StartingPoint::first_words() const {
   words.recipe.model = model_;
   words.recipe.model.preset.clear();
   if (!tokenizer_.empty()) words.recipe.data.tokenizer = tokenizer_.string();
+  words.recipe.data.end_of_document = roles_.end_of_document;
+  words.recipe.data.stop_tokens = roles_.stop;
   const recipe::OptionSet options = recipe::options_of(words.recipe);
   for (const recipe::Option& option : options.all()) {
-    const bool tokenizer = option.name == "data.tokenizer" && !tokenizer_.empty();
-    if (tokenizer || (option.section() == "model" && option.name != "model.preset")) words.keys.push_back(option.name);
+    const bool of_tokenizer = option.name == "data.tokenizer" ||
+                              (option.name == "data.end_of_document" && !roles_.end_of_document.empty()) ||
+                              (option.name == "data.stop_tokens" && !roles_.stop.empty());
+    if ((of_tokenizer && !tokenizer_.empty()) || (option.section() == "model" && option.name != "model.preset"))
+      words.keys.push_back(option.name);
   }
   return words;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/state.h"
+#include "data/tokenizer/tokenizer.h"
 #include "recipe/load.h"
 
 namespace longhaul::checkpoint {
@@ -23,7 +24,7 @@ class StartingPoint {
   const std::filesystem::path& beside() const { return beside_; }        // what export writes again lies there
   const nlohmann::json& origin() const { return origin_; }               // for the environment of the run's checkpoints
 
-  // [model] and data.tokenizer as a recipe's first words, which the recipe itself wins over.
+  // [model], data.tokenizer and its tokens' roles as a recipe's first words, which the recipe itself wins over.
   recipe::FirstWords first_words() const;
   // kUsage when the recipe's model cannot begin with these weights; a warning where it has the same tensors but would compute something else with
   // them. A line to be told to whoever waits, where they are not simply copied.
@@ -35,6 +36,7 @@ class StartingPoint {
   void require_same_tensors(const recipe::LoadedRecipe& recipe, const recipe::ModelConfig& model) const;
 
   std::filesystem::path path_, tokenizer_, beside_;
+  data::TokenRoles roles_;  // of the tokenizer's tokens
   recipe::ModelConfig model_;
   nlohmann::json origin_ = nlohmann::json::object();
 };

@@ -98,6 +98,7 @@ comm::Identity identity_of(const EvaluateArguments& of) {
                                     {"--kinds", of.kinds},
                                     {"--haystack", of.haystack},
                                     {"--format", of.format},
+                                    {"--prefix", of.prefix},
                                     {"--samples", std::to_string(of.samples)},
                                     {"--limit", std::to_string(of.limit)},
                                     {"--tokens-per-pass", std::to_string(of.tokens_per_pass)},
@@ -224,6 +225,13 @@ void add_evaluate(Command& program) {
   evaluate.option("--haystack", arguments->haystack, "needle, ruler: a text to hide needles in (default: five sentences, again and again)");
   evaluate.option("--pairs", arguments->pairs, "mqar, copy: how much is to be remembered, with commas (default: recall.pairs)");
   evaluate.option("--format", arguments->format, "choice: of the file (default: by its fields)").one_of(evaluate::choice_formats());
+  evaluate
+      .option(
+          "--prefix", arguments->prefix,
+          "choice: before a context stands what the tokenizer's template says, as in lm-evaluation-harness; or the end-of-document token, or "
+          "nothing")
+      .one_of({"template", "separator", "none"})
+      .default_shown();
   evaluate.option("--samples", arguments->samples, "questions for each entry (default: 10; mqar, copy: 64)").at_least(1);
   evaluate.option("--limit", arguments->limit, "choice: only so many questions from the front").at_least(1);
   evaluate.option("--seed", arguments->seed, "of questions that are made up").default_shown();

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text.h"
@@ -265,14 +266,20 @@ ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenMo
   const std::string format = arguments.format.empty() ? evaluate::format_by_fields(arguments.data) : arguments.format;
   const auto items = evaluate::read_choices(arguments.data, format, arguments.limit);
   TaskProgress progress(share, "questions", static_cast<int64_t>(items.size()));
+  const evaluate::ChoiceSettings settings{.prefix = evaluate::choice_prefix(arguments.prefix),
+                                          .positions = model.recipe.recipe.model.max_positions};
   const evaluate::ChoiceResult result = score_choices(
-      answers, tokenizer, items, [&] { progress.advance(); }, share);
+      answers, tokenizer, items, settings, [&] { progress.advance(); }, share);
   if (!speaks(share)) return ExitCode::kDone;
+  if (result.cut > 0)
+    log_warning("{} of {}: longer than the model's {} positions (model.max_positions), so scored by the end, as lm-evaluation-harness does",
+                count_text(result.cut), counted(result.items, "question"), settings.positions);
   if (arguments.json) {
     ordered_json json = result_of(arguments, model);
     json.erase("seed");
     json.update({{"format", format},
                  {"items", result.items},
+                 {"cut", result.cut},
                  {"acc", result.acc},
                  {"acc_stderr", result.acc_error},
                  {"acc_norm", result.acc_norm},
@@ -303,7 +310,10 @@ ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::Ope
     return run_recall(arguments, model, answers, share);
   }
   const data::Tokenizer tokenizer = tokenizer_for(model, arguments.tokenizer);
-  evaluate::DecoderAnswers answers(*model.decoder, {.tokens_per_pass = arguments.tokens_per_pass, .vocabulary = tokenizer.vocabulary()});
+  const std::vector<int32_t> gaps = tokenizer.without_token();
+  evaluate::DecoderAnswers answers(
+      *model.decoder,
+      {.tokens_per_pass = arguments.tokens_per_pass, .vocabulary = tokenizer.vocabulary(), .never = {gaps.begin(), gaps.end()}});
   if (arguments.task == "needle") return run_needle(arguments, model, answers, tokenizer, share);
   if (arguments.task == "ruler") return run_ruler(arguments, model, answers, tokenizer, share);
   return run_choice(arguments, model, answers, tokenizer, share);

@@ -13,12 +13,13 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/table.h"
+#include "recipe/families.h"
 
 namespace longhaul::cli {
 namespace {
 
 struct ConvertArguments {
-  std::string from, out, dtype;
+  std::string from, out, dtype, family;
   bool json = false;
 };
 
@@ -96,12 +97,13 @@ ExitCode run_export(const ConvertArguments& arguments) {
   checkpoint::ExportReport report;
   {
     ConvertProgress progress("exporting");
-    report = checkpoint::export_model(arguments.from, arguments.out, dtype, std::ref(progress));
+    report = checkpoint::export_model(arguments.from, arguments.out, dtype, std::ref(progress), arguments.family);
   }
   if (arguments.json) {
     print_json({{"out", arguments.out},
                 {"family", report.family},
                 {"architecture", report.architecture},
+                {"loaded_by", report.loaded_by},
                 {"step", report.step},
                 {"tensors", report.tensors},
                 {"files", report.files},
@@ -109,9 +111,10 @@ ExitCode run_export(const ConvertArguments& arguments) {
                 {"carried", report.carried}});
     return ExitCode::kDone;
   }
-  print(fmt::format("{} of step {} written to {} as {}: {} in {}, {}; beside them {}\n", report.title, report.step, arguments.out,
-                    report.architecture, counted(static_cast<int64_t>(report.tensors), "tensor"),
-                    counted(static_cast<int64_t>(report.files), "file"), bytes_text(report.bytes), some_of(report.carried)));
+  print(fmt::format("{} of step {} written to {} as {}: {} in {}, {}; beside them {}\nLoaded by {}\n", report.title, report.step,
+                    arguments.out, report.architecture, counted(static_cast<int64_t>(report.tensors), "tensor"),
+                    counted(static_cast<int64_t>(report.files), "file"), bytes_text(report.bytes), some_of(report.carried),
+                    report.loaded_by));
   return ExitCode::kDone;
 }
 
@@ -138,6 +141,9 @@ void add_export(Command& program) {
                                  {"what was written, for a script", "export runs/mine --out exported --json"}});
   command.option("CKPT", arguments->from, "a checkpoint, or a run directory").required();
   command.option("--out", arguments->out, "folder to make").required();
+  std::vector<std::string> families = recipe::family_names();
+  std::erase(families, "longhaul");
+  command.option("--family", arguments->family, "whose files are written (default: the model's own, model.family)").one_of(families);
   command.option("--dtype", arguments->dtype, "of the tensors (default: as the checkpoint has them)").one_of({"bf16", "fp32"});
   command.json_flag(arguments->json);
   command.on_run([arguments] { return run_export(*arguments); });

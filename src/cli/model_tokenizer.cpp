@@ -15,7 +15,9 @@ data::Tokenizer tokenizer_for(const checkpoint::OpenModel& model, const std::str
                  .where = path,
                  .hint = "--tokenizer FILE names it"});
   }
+  const recipe::DataOptions& trained = model.recipe.recipe.data;
   data::Tokenizer tokenizer = data::open_tokenizer(path);
+  if (named.empty()) tokenizer = tokenizer.with({trained.end_of_document, trained.stop_tokens});
   const int64_t rows = model.recipe.recipe.model.vocabulary;
   if (tokenizer.vocabulary() > rows) {
     throw Error({.code = ExitCode::kData,

@@ -1,6 +1,7 @@
 // `longhaul sample CKPT --prompt TEXT | --prompts FILE --tokens N --count K --seed S [--json] [--routes FILE]`
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -35,6 +36,7 @@ struct SampleArguments {
 // One sequence as it is printed.
 struct Text {
   std::string prompt;
+  std::vector<int64_t> read;  // ids of the prompt, with what begins a text
   data::Continuation continuation;
   generate::Generation generation;
 };
@@ -63,6 +65,26 @@ void check(const SampleArguments& arguments) {
                .found = fmt::format("--min-tokens {}", arguments.settings.min_tokens),
                .where = "command line",
                .hint = fmt::format("--tokens {}", arguments.settings.min_tokens)});
+}
+
+std::vector<int64_t> wide(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
+
+struct PromptIds {
+  std::vector<int64_t> read;   // by the model
+  std::vector<int32_t> shown;  // those whose text is printed
+};
+
+// A prompt of ids is read as it stands; before a text stands what begins one.
+PromptIds ids_of(const generate::Prompt& prompt, const data::Tokenizer& tokenizer) {
+  if (!prompt.ids) return {wide(tokenizer.encode_prompt(prompt.text)), tokenizer.encode(prompt.text)};
+  const auto bad = std::ranges::find_if(
+      *prompt.ids, [&](int64_t id) { return id < 0 || id >= tokenizer.vocabulary() || !tokenizer.token_of(static_cast<int32_t>(id)); });
+  if (bad == prompt.ids->end()) return {*prompt.ids, {prompt.ids->begin(), prompt.ids->end()}};
+  throw Error({.code = ExitCode::kData,
+               .what = "a token id of the prompt has no token",
+               .expected = fmt::format("ids of the tokenizer's tokens, below {}", tokenizer.vocabulary()),
+               .found = std::to_string(*bad),
+               .where = prompt.where});
 }
 
 // Several texts, each under a line that says which draws it has.
@@ -94,7 +116,9 @@ void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleAr
 void print_as_json(const Text& text, uint64_t seed, double tokens_per_second, const checkpoint::OpenModel& model) {
   print_json({{"prompt", text.prompt},
               {"text", text.continuation.text() + text.continuation.rest()},
+              {"prompt_ids", text.read},
               {"ids", text.generation.ids},
+              {"log_probabilities", text.generation.log_probabilities},
               {"finish", generate::name_of(text.generation.finish)},
               {"step", model.step},
               {"checkpoint", model.folder.string()},
@@ -127,24 +151,29 @@ ExitCode run(const SampleArguments& arguments) {
   const at::Device device = device_named(arguments.device, "--device");
   const DeviceScope scope(device);
   const bool many = !arguments.prompts.empty();
-  const std::vector<std::string> written = many ? generate::read_prompts(arguments.prompts) : std::vector{arguments.prompt};
+  const std::vector<generate::Prompt> written =
+      many ? generate::read_prompts(arguments.prompts) : std::vector{generate::Prompt{.text = arguments.prompt, .where = "--prompt"}};
   auto model = checkpoint::open_model(arguments.checkpoint, arguments.dtype, device, arguments.experts);
   checkpoint::require_next_token(model, "sample");
   if (!arguments.routes.empty()) generate::require_routers(model.recipe.recipe.model, "--routes");
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
   settings.records_routes = !arguments.routes.empty();
+  settings.log_probabilities = arguments.json;
   settings.vocabulary = tokenizer.vocabulary();
-  if (const auto separator = tokenizer.end_of_document()) settings.stop_id = *separator;
+  settings.never = wide(tokenizer.without_token());
+  settings.stop_ids = wide(tokenizer.stop_ids());
   std::vector<std::vector<int64_t>> prompts;
   std::vector<Text> texts;
-  for (const std::string& prompt : written) {
-    const std::vector<int32_t> ids = tokenizer.encode(prompt);
-    prompts.emplace_back(ids.begin(), ids.end());
-    for (int64_t i = 0; i < settings.count; ++i) texts.push_back({prompt, data::Continuation(tokenizer, ids), {}});
+  for (const generate::Prompt& prompt : written) {
+    const PromptIds ids = ids_of(prompt, tokenizer);
+    generate::require_readable(ids.read, model.recipe.recipe.model, prompt.where);  // before anything is written
+    prompts.push_back(ids.read);
+    const std::string text = prompt.ids ? tokenizer.decode(ids.shown) : prompt.text;
+    for (int64_t i = 0; i < settings.count; ++i) texts.push_back({text, ids.read, data::Continuation(tokenizer, ids.shown), {}});
   }
   const bool streams = !arguments.json && texts.size() == 1;
-  std::string before = written.front();  // said with the first token: a prompt that is refused is not
+  std::string before = texts.front().prompt;  // said with the first token: a prompt that is refused is not
   const auto say = [&](const std::string& fresh) { print(std::exchange(before, "") + fresh); };
   const Stopwatch watch;
   generate::Generator generator(*model.decoder, many && !settings.records_routes ? arguments.prefix_cache << 20 : 0);
@@ -185,8 +214,9 @@ void add_sample(Command& program) {
                    {"and the experts that wrote them", "sample runs/experts --prompt \"class \" --count 16 --routes routes.safetensors"}});
   sample.option("CKPT", arguments->checkpoint, "a checkpoint, or a run directory").required();
   sample.option("--prompt", arguments->prompt, "the text to continue").may_be_empty();
-  sample.option("--prompts", arguments->prompts,
-                "many of them: FILE.jsonl with a JSON text or {\"prompt\": …} in each line, or any other file with a prompt in each line");
+  sample.option(
+      "--prompts", arguments->prompts,
+      "many of them: FILE.jsonl with a JSON text, {\"prompt\": …} or {\"ids\": […]} in each line, or any other file with a prompt in each line");
   sample
       .option(
           "--prefix-cache", arguments->prefix_cache,

@@ -76,8 +76,11 @@ void add_encode(Command& group) {
   });
 }
 
+// An id below 0 is one too: what is wrong with it is said of ids, not of files.
 bool is_number(const std::string& word) {
-  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return (c >= '0' && c <= '9') || c == ','; });
+  const size_t first = word.starts_with('-') ? 1 : 0;
+  return word.size() > first &&
+         std::all_of(word.begin() + static_cast<ptrdiff_t>(first), word.end(), [](char c) { return (c >= '0' && c <= '9') || c == ','; });
 }
 
 // Ids typed as arguments, in a file, or on standard input ("-" or nothing).

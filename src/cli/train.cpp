@@ -68,8 +68,11 @@ void say_where_things_lie(const TrainArguments& arguments, const train::RunReque
   std::string prompt = request.recipe.recipe.sample.prompt;
   prompt.erase(prompt.find_last_not_of(" \n") + 1);
   const bool writes_on = request.recipe.recipe.train.objective == recipe::Objective::kNext;
-  const std::string use = writes_on ? fmt::format("sample {} --prompt {} --tokens 100", shell_quoted(run), shell_quoted(prompt))
-                                    : fmt::format("evaluate {} --data PATH", shell_quoted(run));
+  const std::string& task = request.recipe.recipe.train.task;
+  const std::string use =
+      task == "recall" ? fmt::format("evaluate {} --task {}", shell_quoted(run), recipe::name_of_value(request.recipe.recipe.recall.kind))
+      : writes_on      ? fmt::format("sample {} --prompt {} --tokens 100", shell_quoted(run), shell_quoted(prompt))
+                       : fmt::format("evaluate {} --data PATH", shell_quoted(run));
   std::string next = next_command(arguments, request, finished);
   if (place.size > 1 && !comm::variable(comm::kLaunched)) next += "   # on every rank, by " + place.engine;
   say(stdout, "\nNext:\n");

@@ -178,7 +178,8 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
     if (manifest.at("format") != "longhaul-token-dataset") refuse(path, "format longhaul-token-dataset", manifest.at("format").dump());
     if (manifest.at("version") != kDatasetVersion) refuse(path, fmt::format("version {}", kDatasetVersion), manifest.at("version").dump());
     prepared.source = manifest.at("source");
-    prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"), manifest.at("vocabulary"), manifest.at("separator")};
+    prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"), manifest.at("vocabulary"), manifest.at("separator"),
+                         manifest.value("begin", manifest.at("separator").get<int32_t>())};
     prepared.counts = counts_from_json(manifest.at("counts"));
     for (const json& file : manifest.value("not_text", json::array())) {
       prepared.not_text.push_back({file.at("name"), file.at("bytes"), file.at("reason")});

@@ -19,8 +19,12 @@ std::optional<int64_t> own_mask_token(const Tokenizer& tokenizer) {
 
 Masking masks(const Tokenizer& tokenizer, double share, const RandomStream& stream) {
   const auto separator = tokenizer.end_of_document();
-  return {
-      .share = share, .mask_token = mask_token(tokenizer), .separator = separator ? int64_t{*separator} : int64_t{-1}, .stream = stream};
+  const std::vector<int32_t> beginning = tokenizer.beginning();
+  return {.share = share,
+          .mask_token = mask_token(tokenizer),
+          .separator = separator ? int64_t{*separator} : int64_t{-1},
+          .begin = beginning.empty() ? int64_t{-1} : int64_t{beginning.front()},
+          .stream = stream};
 }
 
 }  // namespace
@@ -39,7 +43,8 @@ Masking evaluation_masks(const Tokenizer& tokenizer, double share) {
 void mask_tokens(const Masking& masking, uint64_t first, std::span<int64_t> inputs, std::span<int64_t> labels) {
   LONGHAUL_ASSERT(inputs.size() == labels.size(), "{} inputs, {} labels", inputs.size(), labels.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool masked = inputs[i] != masking.separator && masking.stream.uniform(first + i) < masking.share;
+    const bool text = inputs[i] != masking.separator && inputs[i] != masking.begin;
+    const bool masked = text && masking.stream.uniform(first + i) < masking.share;
     labels[i] = masked ? inputs[i] : layout::kIgnoreLabel;
     if (masked) inputs[i] = masking.mask_token;
   }

@@ -17,6 +17,7 @@ struct Masking {
   double share = 0.15;     // of the tokens, in the mean
   int64_t mask_token = 0;  // that stands in their place
   int64_t separator = -1;  // is never masked; −1: there is none
+  int64_t begin = -1;      // likewise
   RandomStream stream;
 };
 

@@ -192,13 +192,13 @@ void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<
     std::fill(labels.begin(), labels.end(), int64_t{-1});
     return;
   }
-  // Input k is the separator for k = 0 and token k - 1 otherwise; its label is token k, the separator after the last one.
+  // Input k is what begins a document for k = 0 and token k - 1 otherwise; its label is token k, the separator after the last one.
   const int64_t tokens = dataset.length(span.document);
   const bool to_the_end = span.start + span.length == tokens + 1;
   dataset.read(span.document, span.start, labels.first(length - (to_the_end ? 1 : 0)));
   if (to_the_end) labels.back() = separator;
   if (span.start == 0) {
-    inputs[0] = separator;
+    inputs[0] = dataset.identity().begin;
   } else {
     dataset.read(span.document, span.start - 1, inputs.first(1));
   }

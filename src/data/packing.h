@@ -1,7 +1,7 @@
 // PackingIndex: which tokens make sample i of one epoch. A pure function of (dataset, sequence length, epoch, seed); the number of
 // ranks, threads and restarts does not enter. It lies in a memory-mapped file, made once (docs/formats/packing-index.md).
 //
-// A document of n tokens is a run of n + 1 inputs: the separator, then its tokens. The label of an input is the next token of
+// A document of n tokens is a run of n + 1 inputs: what begins a document (encoder.h), then its tokens. The label of an input is the next token of
 // the same document, and the separator after the last; so every token and every document end is predicted exactly once an epoch.
 // Documents are put end to end in a random order (a Feistel permutation of the seed and epoch) and the row is cut every
 // `sequence` inputs. A document that reaches over a cut goes on in another sample: its last label before the cut is the token

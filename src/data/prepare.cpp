@@ -236,8 +236,9 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
   identity.tokenizer_sha256 = encoder.sha256;
   identity.vocabulary = encoder.vocabulary;
   identity.separator = encoder.separator;
+  identity.begin = encoder.begin_id();
   identity.preparation =
-      sha256_hex(fmt::format("{} {} {} {} {}", corpus.key(source), encoder.sha256, encoder.vocabulary, encoder.separator, kShardVersion));
+      sha256_hex(fmt::format("{} {} {} {} {}", corpus.key(source), encoder.sha256, encoder.vocabulary, encoder.marks(), kShardVersion));
   const fs::path folder = cache / ("tokens-" + identity.preparation.substr(0, 16));
   const auto reuse = [&]() -> std::optional<PreparedSource> {
     if (!fs::exists(folder / "dataset.json")) return std::nullopt;
@@ -268,6 +269,7 @@ PreparedSource prepare(const Corpus& corpus, size_t source, const Encoder& encod
                                                {"tokenizer_sha256", identity.tokenizer_sha256},
                                                {"vocabulary", identity.vocabulary},
                                                {"separator", identity.separator},
+                                               {"begin", identity.begin},
                                                {"counts", to_json(done.counts)},
                                                {"not_text", json_of(corpus.survey().not_text(source))},
                                                {"train", to_json(done.shards[0])},

@@ -24,7 +24,7 @@ constexpr std::array<const char*, 2> kFolderOfSide = {"train", "held-out"};  // 
 
 std::string key_of(const std::vector<TokenFile>& files, int64_t held_out_percent, const Encoder& encoder) {
   std::string text = fmt::format("longhaul token files 1 {} {} {} {} {}\n", held_out_percent, encoder.sha256, encoder.vocabulary,
-                                 encoder.separator, kShardVersion);
+                                 encoder.marks(), kShardVersion);
   for (const TokenFile& file : files)
     text += fmt::format("{} {} {} {} {}\n", file.name.size(), file.name, file.bytes, file.modified_ns, file.index.empty());
   return sha256_hex(text);
@@ -68,6 +68,8 @@ void make(const fs::path& folder, const std::vector<TokenFile>& files, const Tok
   CorpusCounts counts;
   for (const TokenFile& file : files) {
     read_token_file(file, identity.vocabulary, identity.separator, [&](std::span<const int32_t> tokens) {
+      if (identity.begin != identity.separator && tokens.front() == identity.begin) tokens = tokens.subspan(1);  // it is not stored
+      if (tokens.empty()) return;
       const bool held_out = xxh3(std::as_bytes(tokens)) % 100 < static_cast<uint64_t>(source.held_out_percent);
       const auto text_bytes = static_cast<int64_t>(tokenizer.decode(tokens).size());
       sides[held_out ? 1 : 0].add(tokens, text_bytes);
@@ -84,6 +86,7 @@ void make(const fs::path& folder, const std::vector<TokenFile>& files, const Tok
                                                {"tokenizer_sha256", identity.tokenizer_sha256},
                                                {"vocabulary", identity.vocabulary},
                                                {"separator", identity.separator},
+                                               {"begin", identity.begin},
                                                {"counts", to_json(counts)},
                                                {"not_text", nlohmann::json::array()},
                                                {"train", to_json(sides[0].shards())},
@@ -95,7 +98,8 @@ void make(const fs::path& folder, const std::vector<TokenFile>& files, const Tok
 PreparedSource prepare_tokens(const TokenSource& source, const Tokenizer& tokenizer, const fs::path& cache) {
   const Encoder encoder = encoder_of(tokenizer);
   const std::vector<TokenFile> files = token_files(source.path);
-  const ShardIdentity identity{encoder.sha256, key_of(files, source.held_out_percent, encoder), encoder.vocabulary, encoder.separator};
+  const ShardIdentity identity{encoder.sha256, key_of(files, source.held_out_percent, encoder), encoder.vocabulary, encoder.separator,
+                               encoder.begin_id()};
   const fs::path folder = cache / ("tokens-" + identity.preparation.substr(0, 16));
   const auto lock = lock_preparation(folder);
   const bool there = fs::exists(folder / "dataset.json");

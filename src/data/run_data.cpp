@@ -95,11 +95,19 @@ std::vector<const TokenDataset*> those_with_documents(const std::vector<Prepared
 std::vector<const TokenDataset*> RunData::train() const { return those_with_documents(sources, &PreparedSource::train); }
 std::vector<const TokenDataset*> RunData::held_out() const { return those_with_documents(sources, &PreparedSource::held_out); }
 
-Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
+static Tokenizer tokenizer_without_roles(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
   if (options.tokenizer == "train") refuse_to_train_on_tokens(options);
   if (options.tokenizer == "train") return trained_tokenizer(options, corpus, cache);
   if (options.tokenizer == "bytes") return Tokenizer::bytes();
-  return Tokenizer::load(path_of_text(options.tokenizer));
+  Tokenizer tokenizer = Tokenizer::load(path_of_text(options.tokenizer));
+  if (!tokenizer.not_applied().empty())
+    log_info("{} asks for {}, which is not applied: length is the trainer's business", options.tokenizer,
+             fmt::join(tokenizer.not_applied(), " and "));
+  return tokenizer;
+}
+
+Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
+  return tokenizer_without_roles(options, corpus, cache).with({options.end_of_document, options.stop_tokens});
 }
 
 fs::path cache_folder(const recipe::DataOptions& options) {

@@ -25,7 +25,7 @@ struct RawShardHeader {  // as it lies in the file
   int64_t text_bytes;
   int64_t vocabulary;
   int32_t separator;
-  uint32_t reserved;
+  uint32_t begin_and_one;  // id of the token before a document + 1; 0: the separator
   uint8_t tokenizer_sha256[32];
   uint8_t preparation[32];
   uint64_t blocks_checksum;
@@ -90,10 +90,11 @@ ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_by
       (raw.token_bytes == 2 || raw.token_bytes == 4) && raw.block_bytes == kShardBlockBytes && raw.header_bytes == kShardHeaderBytes;
   const bool counts = raw.tokens >= 0 && raw.tokens < kMost && raw.documents >= 0 && raw.documents < kMost && raw.text_bytes >= 0;
   const bool ids = raw.vocabulary > 0 && raw.vocabulary <= (raw.token_bytes == 2 ? int64_t{1} << 16 : int64_t{1} << 31) &&
-                   raw.separator >= 0 && raw.separator < raw.vocabulary;
+                   raw.separator >= 0 && raw.separator < raw.vocabulary && raw.begin_and_one <= raw.vocabulary;
   if (!widths || !counts || !ids) refuse(where, "a header with sensible numbers", "numbers out of range");
   ShardHeader header;
-  header.identity = {hex_of_bytes(raw.tokenizer_sha256), hex_of_bytes(raw.preparation), raw.vocabulary, raw.separator};
+  header.identity = {hex_of_bytes(raw.tokenizer_sha256), hex_of_bytes(raw.preparation), raw.vocabulary, raw.separator,
+                     raw.begin_and_one > 0 ? static_cast<int32_t>(raw.begin_and_one - 1) : raw.separator};
   header.tokens = raw.tokens;
   header.documents = raw.documents;
   header.text_bytes = raw.text_bytes;
@@ -188,6 +189,7 @@ ShardHeader ShardWriter::finish() {
   raw.text_bytes = header_.text_bytes;
   raw.vocabulary = header_.identity.vocabulary;
   raw.separator = header_.identity.separator;
+  if (header_.identity.begin != raw.separator) raw.begin_and_one = static_cast<uint32_t>(header_.identity.begin) + 1;
   bytes_of_hex(header_.identity.tokenizer_sha256, raw.tokenizer_sha256);
   bytes_of_hex(header_.identity.preparation, raw.preparation);
   raw.blocks_checksum = header_.blocks_checksum;

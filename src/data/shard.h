@@ -25,6 +25,7 @@ struct ShardIdentity {
   std::string preparation;       // likewise: the corpus's key with the options that made the tokens
   int64_t vocabulary = 0;        // ids are below it; decides between 2 and 4 bytes a token
   int32_t separator = 0;         // id of the end-of-document token; not stored between documents
+  int32_t begin = 0;             // id of the token before a document, likewise: the separator or a template's first
   bool operator==(const ShardIdentity&) const = default;
 };
 

@@ -29,8 +29,8 @@ class Answers {
   virtual ~Answers() = default;
   // For each passage one for each of its targets. Passages do not see each other.
   virtual std::vector<std::vector<Judged>> judge(std::span<const Passage> passages) = 0;
-  // The likeliest next token, `tokens` times, or until `stop` follows, which is left out (−1: nothing stops).
-  virtual std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, int64_t stop) = 0;
+  // The likeliest next token, `tokens` times, or until one of `stops` follows, which is left out.
+  virtual std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t> stops) = 0;
 };
 
 }  // namespace longhaul::evaluate

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace longhaul::evaluate {
 namespace {
@@ -150,7 +151,7 @@ struct Line {
 };
 
 std::vector<Line> lines_of(const fs::path& file, int64_t limit) {
-  const std::string text = read_text(file);
+  const std::string whole = read_text(file), text(without_byte_order_mark(whole));
   std::vector<Line> lines;
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -202,6 +203,7 @@ std::vector<ChoiceItem> read_choices(const fs::path& file, const std::string& fo
   for (const Line& line : lines_of(file, limit)) {
     const json object = parse_json(line.text, line.where, kRules);
     items.push_back(known->read(JsonView(object, line.where + ":", kRules)));
+    items.back().where = line.where;
   }
   return items;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -153,7 +154,7 @@ std::vector<std::vector<Judged>> DecoderAnswers::judge(std::span<const Passage> 
   return result;
 }
 
-std::vector<int64_t> DecoderAnswers::complete(std::span<const int64_t> prompt, int64_t tokens, int64_t stop) {
+std::vector<int64_t> DecoderAnswers::complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t> stops) {
   require_fits(prompt, tokens - 1);
   model::DecoderState state = decoder_.make_state();
   const int64_t row = state.add();
@@ -166,9 +167,11 @@ std::vector<int64_t> DecoderAnswers::complete(std::span<const int64_t> prompt, i
       const generate::Continuation piece{row, {fresh.begin() + static_cast<ptrdiff_t>(begin), fresh.begin() + static_cast<ptrdiff_t>(end)}};
       logits = generate::advance(decoder_, {&piece, 1}, state);
     }
+    if (!options_.never.empty())
+      logits.index_fill_(1, to_tensor(options_.never, decoder_.device()), -std::numeric_limits<double>::infinity());
     const Target any{0, 0};
     const int64_t id = judge_logits(logits, {&any, 1}, options_.vocabulary).front().predicted;
-    if (id == stop) break;
+    if (std::ranges::find(stops, id) != stops.end()) break;
     drawn.push_back(id);
     fresh = {id};
   }

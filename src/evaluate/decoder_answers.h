@@ -14,13 +14,15 @@ class DecoderAnswers final : public Answers {
  public:
   struct Options {
     int64_t tokens_per_pass = 4096;
-    int64_t vocabulary = 0;  // only ids below this are predicted or drawn; 0: all of the model's rows
+    int64_t vocabulary = 0;           // only ids below this are predicted or drawn; 0: all of the model's rows
+    std::vector<int64_t> never = {};  // nor are these drawn: ids that stand for nothing
   };
-  DecoderAnswers(model::Decoder& decoder, Options options) : decoder_(decoder), options_(options) {}  // the decoder must outlive it
+  DecoderAnswers(model::Decoder& decoder, Options options)
+      : decoder_(decoder), options_(std::move(options)) {}  // the decoder must outlive it
 
   // A passage that is longer than the model's learned positions is a kUsage error; an id outside its vocabulary kData.
   std::vector<std::vector<Judged>> judge(std::span<const Passage> passages) override;
-  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, int64_t stop) override;
+  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t> stops) override;
 
  private:
   void require_fits(std::span<const int64_t> ids, int64_t more) const;

@@ -25,16 +25,15 @@ bool too_short(QuestionRequest question, const data::Tokenizer& tokenizer, int64
 }
 
 double score_of(Answers& answers, const data::Tokenizer& tokenizer, QuestionRequest question, int64_t length) {
-  const auto separator = tokenizer.end_of_document();
+  const std::vector<int32_t> beginning = tokenizer.beginning(), stop_ids = tokenizer.stop_ids();
+  const std::vector<int64_t> stops(stop_ids.begin(), stop_ids.end());
   // How long the answer is decides how much is left for the question; of one kind all are about as long.
   question.tokens = std::max<int64_t>(length, 1);
   const int64_t room = answer_tokens(make_question(question, tokenizer), tokenizer);
-  question.tokens = length - room - (separator ? 1 : 0);
+  question.tokens = length - room - static_cast<int64_t>(beginning.size());
   const Question made = make_question(question, tokenizer);
-  std::vector<int64_t> ids;
-  if (separator) ids.push_back(*separator);
-  for (const int32_t id : tokenizer.encode(made.prompt)) ids.push_back(id);
-  const std::vector<int64_t> said = answers.complete(ids, room, separator ? *separator : -1);
+  const std::vector<int32_t> prompt = tokenizer.encode_prompt(made.prompt);
+  const std::vector<int64_t> ids(prompt.begin(), prompt.end()), said = answers.complete(ids, room, stops);
   return share_matched(tokenizer.decode(std::vector<int32_t>(said.begin(), said.end())), made.answers);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
 #include "model/state.h"
@@ -21,19 +22,28 @@ namespace {
 // Learned positions end, and so do what cosFormer layers can weigh; rotary positions and other layers do not.
 int64_t positions_of(const recipe::ModelConfig& config) { return recipe::sequence_limit(config).tokens; }
 
-std::vector<int64_t> with_separator(const std::vector<int64_t>& prompt, int64_t separator) {
-  std::vector<int64_t> ids;
-  if (separator >= 0) ids.push_back(separator);
-  ids.insert(ids.end(), prompt.begin(), prompt.end());
-  if (ids.empty()) {
+}  // namespace
+
+void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelConfig& config, const std::string& where) {
+  if (prompt.empty()) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "there is nothing to continue",
                  .expected = "a prompt, or a tokenizer with an end-of-document token to begin with",
                  .found = "neither",
+                 .where = where,
                  .hint = "give a prompt"});
   }
-  return ids;
+  const auto tokens = static_cast<int64_t>(prompt.size());
+  if (tokens <= positions_of(config)) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the prompt is longer than the model's positions",
+               .expected = fmt::format("at most {} tokens, what begins a text included ({})", positions_of(config), recipe::sequence_limit(config).option),
+               .found = counted(tokens, "token"),
+               .where = where,
+               .hint = "shorten the prompt, or use a model without such a limit"});
 }
+
+namespace {
 
 void check(const GenerateSettings& settings) {
   check(settings.sampler(0));
@@ -118,6 +128,8 @@ class Batch {
       Sequence& sequence = live_[i];
       Generation& generation = generations[static_cast<size_t>(sequence.index)];
       const std::optional<Finish> finish = take(sequence, drawn[i], generation, on_token);
+      if (settings_.log_probabilities && generation.ids.size() > generation.log_probabilities.size())
+        generation.log_probabilities.push_back(log_probabilities_[i]);
       if (finish) {
         generation.finish = *finish;
         if (recorder_ != nullptr) generation.routed = recorder_->take(sequence.row);
@@ -150,16 +162,24 @@ class Batch {
     auto* const logits = logits_.mutable_data_ptr<float>();
     for (const Sequence& sequence : live_) {  // those that share a row are of one length
       const auto length = static_cast<int64_t>(generations[static_cast<size_t>(sequence.index)].ids.size());
-      if (settings_.stop_id >= 0 && settings_.stop_id < drawable && length < settings_.min_tokens)
-        logits[sequence.logits * vocabulary + settings_.stop_id] = -std::numeric_limits<float>::infinity();
+      const auto leave_out = [&](const std::vector<int64_t>& ids) {
+        for (const int64_t id : ids) {
+          if (id >= 0 && id < drawable) logits[sequence.logits * vocabulary + id] = -std::numeric_limits<float>::infinity();
+        }
+      };
+      leave_out(settings_.never);
+      if (length < settings_.min_tokens) leave_out(settings_.stop_ids);
     }
     std::vector<int64_t> drawn(live_.size());
+    if (settings_.log_probabilities) log_probabilities_.resize(live_.size());
     parallel_for(0, static_cast<int64_t>(live_.size()), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Sequence& sequence = live_[static_cast<size_t>(i)];
         const std::span<const float> row(logits + sequence.logits * vocabulary, static_cast<size_t>(drawable));
-        drawn[static_cast<size_t>(i)] = next_token(row, settings_.sampler(static_cast<uint64_t>(sequence.index)),
-                                                   generations[static_cast<size_t>(sequence.index)].ids.size());
+        const auto at = static_cast<size_t>(i);
+        drawn[at] = next_token(row, settings_.sampler(static_cast<uint64_t>(sequence.index)),
+                               generations[static_cast<size_t>(sequence.index)].ids.size());
+        if (settings_.log_probabilities) log_probabilities_[at] = log_probability(row, drawn[at], settings_.temperature);
       }
     });
     return drawn;
@@ -168,7 +188,7 @@ class Batch {
   // Why the sequence ends with this token, if it does.
   std::optional<Finish> take(const Sequence& sequence, int64_t id, Generation& generation,
                              const std::function<void(int64_t, int64_t)>& on_token) const {
-    if (id == settings_.stop_id) return Finish::kStop;
+    if (std::ranges::find(settings_.stop_ids, id) != settings_.stop_ids.end()) return Finish::kStop;
     generation.ids.push_back(id);
     if (on_token) on_token(sequence.index, id);
     if (static_cast<int64_t>(generation.ids.size()) == settings_.tokens) return Finish::kTokens;
@@ -181,7 +201,8 @@ class Batch {
   model::DecoderState& state_;
   RouteRecorder* recorder_;  // or null
   std::vector<Sequence> live_;
-  Tensor logits_;  // fp32 [rows, vocabulary]
+  Tensor logits_;                          // fp32 [rows, vocabulary]
+  std::vector<double> log_probabilities_;  // of what was drawn last, where they are asked for
 };
 
 }  // namespace
@@ -191,7 +212,7 @@ Generator::Generator(model::Decoder& decoder, int64_t prefix_bytes)
 
 // Begins a row for each prompt and reads it: the logits after its last token, [prompts, vocabulary]. Prompts that may share beginnings are read
 // one after another, and stop where a beginning may be kept.
-Tensor Generator::read(const std::vector<std::vector<int64_t>>& prompts, std::vector<int64_t>& rows, std::vector<Generation>& generations,
+Tensor Generator::read(std::span<const std::vector<int64_t>> prompts, std::vector<int64_t>& rows, std::vector<Generation>& generations,
                        int64_t count, RouteRecorder* recorder) {
   std::vector<Tensor> logits(prompts.size());
   const auto read_part = [&](std::span<const size_t> which, int64_t most) {
@@ -229,27 +250,18 @@ Tensor Generator::read(const std::vector<std::vector<int64_t>>& prompts, std::ve
 std::vector<Generation> Generator::run(std::span<const std::vector<int64_t>> prompts, const GenerateSettings& settings,
                                        const std::function<void(int64_t, int64_t)>& on_token) {
   check(settings);
-  std::vector<std::vector<int64_t>> beginnings;
   std::vector<Generation> generations;
-  for (const std::vector<int64_t>& prompt : prompts) {
-    beginnings.push_back(with_separator(prompt, settings.stop_id));
-    const auto tokens = static_cast<int64_t>(beginnings.back().size()), positions = positions_of(decoder_.config());
-    if (tokens > positions) {
-      throw Error({.code = ExitCode::kUsage,
-                   .what = "the prompt is longer than the model's positions",
-                   .expected = fmt::format("at most {} tokens, the separator before them included", positions),
-                   .found = fmt::format("{} tokens", tokens),
-                   .where = std::string(recipe::sequence_limit(decoder_.config()).option),
-                   .hint = "shorten the prompt, or use a model without such a limit"});
-    }
-    generations.insert(generations.end(), static_cast<size_t>(settings.count), {.prefill_tokens = tokens});
+  for (size_t p = 0; p < prompts.size(); ++p) {
+    require_readable(prompts[p], decoder_.config(),
+                     prompts.size() > 1 ? fmt::format("prompt {} of {}", p + 1, prompts.size()) : "the prompt");
+    generations.insert(generations.end(), static_cast<size_t>(settings.count), {.prefill_tokens = static_cast<int64_t>(prompts[p].size())});
   }
   if (settings.tokens == 0 || generations.empty()) return generations;
   LONGHAUL_ASSERT(!settings.records_routes || !prefixes_.keeps(), "nobody knows where beginnings that are not read again went");
   RouteRecorder routes;
   RouteRecorder* const recorder = settings.records_routes ? &routes : nullptr;
   std::vector<int64_t> rows;
-  const Tensor logits_pv = read_logits(read(beginnings, rows, generations, settings.count, recorder));
+  const Tensor logits_pv = read_logits(read(prompts, rows, generations, settings.count, recorder));
   Batch batch(decoder_, settings, state_, recorder);
   for (batch.begin(rows, logits_pv); !batch.empty();) batch.step(generations, on_token);
   return generations;

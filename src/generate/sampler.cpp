@@ -161,4 +161,11 @@ int64_t next_token(std::span<const float> logits, const SamplerSettings& setting
   return ranking.first_with([&](double sum) { return sum > target; }).id;
 }
 
+double log_probability(std::span<const float> logits, int64_t id, double temperature) {
+  const double largest = largest_of(logits), scale = temperature == 0 ? 1 : temperature;
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp((static_cast<double>(logit) - largest) / scale);
+  return (static_cast<double>(logits[static_cast<size_t>(id)]) - largest) / scale - std::log(sum);
+}
+
 }  // namespace longhaul::generate

@@ -21,4 +21,7 @@ void check(const SamplerSettings& settings);  // kUsage error for what is out of
 // The id of the next token; `index` counts the tokens drawn so far. Logits without a finite largest value are a kNumeric error.
 int64_t next_token(std::span<const float> logits_v, const SamplerSettings& settings, uint64_t index);
 
+// The natural logarithm of the probability that the token has by temperature alone, before top-k and top-p; at temperature 0 as at 1. In fp64.
+double log_probability(std::span<const float> logits_v, int64_t id, double temperature);
+
 }  // namespace longhaul::generate

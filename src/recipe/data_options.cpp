@@ -51,6 +51,13 @@ void declare(OptionSet& set, DataOptions& data) {
       .unit("entries")
       .at_least(257)
       .at_most(1 << 24);
+  set.add("data.end_of_document", data.end_of_document,
+          "Text of the tokenizer's token that stands between documents; empty: the first one of a usual name (docs/formats/tokenizer.md).")
+      .also_called({"separator", "eos_token", "eod_token", "end_of_text"});
+  set.add("data.stop_tokens", data.stop_tokens,
+          "Texts of further tokens that end a text when one is written; an import takes them from eos_token_id.")
+      .may_change()
+      .also_called({"eos_tokens", "stop_strings"});
   set.add("data.held_out_percent", data.held_out_percent,
           "Documents held out for evaluation: those whose text has a hash that modulo 100 is below this; of a source that is one document, "
           "its end. -1: 1, or 0 with data.validation.")

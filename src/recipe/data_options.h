@@ -32,6 +32,10 @@ struct DataOptions {
   // Path of a tokenizer.json; "train": byte-level BPE trained on the training part, once, cached; "bytes": one token a byte.
   std::string tokenizer = "train";
   int64_t vocabulary = 8192;  // entries of a tokenizer that is trained here
+  // Tokens of it by their text: what stands between documents (empty: <|end_of_document|>, <|endoftext|> or another usual name), and what ends a
+  // text beside it when one is written.
+  std::string end_of_document;
+  std::vector<std::string> stop_tokens;
 
   int64_t held_out_percent = -1;    // documents whose text's hash mod 100 is below this are held out; -1: see percent_held_out()
   bool remove_copies = true;        // of documents with equal bytes only the first is kept

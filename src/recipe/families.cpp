@@ -184,7 +184,7 @@ const std::vector<FamilyRules>& all_families() {
                                          {[](const ModelConfig& m) { return m.shared_experts > 0 && m.shared_gate; },
                                           {"model.shared_experts", "model.shared_gate"},
                                           "it has shared experts with a gate"}})},
-      {"qwen3_moe", rules_of_llama_like({kExperts, kPlainScores, kNoShared, kQkNorm, kOneWindow, kAllOrNoBias})},
+      {"qwen3_moe", rules_of_llama_like({kExperts, kPlainScores, kNoShared, kQkNorm, kSameWindow, kAllOrNoBias})},
       {"minimax", rules_of_minimax({kNoWindow,
                                     {[](const ModelConfig& m) {
                                        return m.lightning.layer_factor == LayerFactor::kOfficial && !m.lightning.plain_slopes();

@@ -79,17 +79,26 @@ PublishedFolder PublishedFolder::open(const FileSystem& files, const fs::path& f
   PublishedFolder opened;
   opened.folder_ = folder;
   std::map<std::string, std::string> index;
-  if (files.exists(folder / kPublishedFile)) {
-    opened.add_file(files, kPublishedFile);
-  } else if (files.exists(folder / kPublishedIndex)) {
+  const bool single = files.exists(folder / kPublishedFile);
+  if (files.exists(folder / kPublishedIndex)) {
     index = read_index(files, folder / kPublishedIndex);
     std::set<std::string> names;
     for (const auto& [tensor, file] : index) names.insert(file);
+    if (single && !names.contains(kPublishedFile)) {
+      throw Error({.code = ExitCode::kData,
+                   .what = "the folder holds two sets of weights",
+                   .expected = fmt::format("{}, or {} with its files", kPublishedFile, kPublishedIndex),
+                   .found = "both, and the index does not name the single file",
+                   .where = folder.string(),
+                   .hint = "take away those that are not meant: other programs read the single file without a word"});
+    }
     for (const std::string& name : names) {
       if (!files.exists(folder / name))
         refuse_index(folder / kPublishedIndex, "a file that the index names is missing", name, "no such file");
       opened.add_file(files, name);
     }
+  } else if (single) {
+    opened.add_file(files, kPublishedFile);
   } else {
     refuse_folder(files, folder);
   }

@@ -1,5 +1,5 @@
 // PublishedFolder: the tensors of a public model's folder: model.safetensors, or several files with model.safetensors.index.json that says
-// which tensor lies in which. Nothing in it is trusted: the index may name plain files of the folder only, every tensor that it names must be in
+// which tensor lies in which; with both, the index must name the single file. Nothing in it is trusted: the index may name plain files of the folder only, every tensor that it names must be in
 // that file, and every tensor of a file must be named, once. Pickle files (.bin, .pt) are refused: reading one runs what is in it.
 //
 // Files may be symbolic links, as download caches make them. Reading may happen from several threads at once. Errors: kData, naming file and

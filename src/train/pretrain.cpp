@@ -43,8 +43,10 @@ std::vector<int32_t> held_out_beginning(const data::RunData& data, int64_t most_
       if (dataset->length(d) > length) from = dataset, document = d, length = dataset->length(d);
     }
   }
-  std::vector<int64_t> ids(static_cast<size_t>(std::clamp<int64_t>((length + 1) / 2, 0, most_tokens)));
-  if (from != nullptr) from->read(document, 0, ids);
+  // A template of several tokens has all but its first one in the documents: what begins a text is put in front again.
+  const auto front = std::max<int64_t>(1, static_cast<int64_t>(data.tokenizer.beginning().size())) - 1;
+  std::vector<int64_t> ids(static_cast<size_t>(std::clamp<int64_t>((length - front + 1) / 2, 0, most_tokens)));
+  if (from != nullptr) from->read(document, std::min(front, length), ids);
   data::Continuation shown(data.tokenizer, {});
   size_t whole = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -54,11 +56,13 @@ std::vector<int32_t> held_out_beginning(const data::RunData& data, int64_t most_
   return {ids.begin(), ids.begin() + static_cast<ptrdiff_t>(whole)};
 }
 
-// Tokens; the separator stands before them.
-int64_t longest_prompt(const recipe::ModelConfig& model) {
+// Tokens; what begins a text stands before them.
+int64_t longest_prompt(const recipe::ModelConfig& model, const data::Tokenizer& tokenizer) {
   const int64_t limit = recipe::sequence_limit(model).tokens;
-  return limit < std::numeric_limits<int64_t>::max() ? limit - 1 : limit;
+  return limit < std::numeric_limits<int64_t>::max() ? limit - static_cast<int64_t>(tokenizer.beginning().size()) : limit;
 }
+
+std::vector<int64_t> wide(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
 
 // The next batches of an evaluation, one for each replica; those who get none go along with the first, of which nothing counts.
 std::vector<data::Batch> round_of(data::EvaluationReader& reader, int64_t replicas) {
@@ -106,23 +110,26 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
   decoder_.set_recompute(recipe.train.recompute);
   const int64_t rows = masked() ? data::rows_with_mask(data.tokenizer) : data.tokenizer.vocabulary();
   if (rows > recipe.model.vocabulary) {
-    throw Error({.code = ExitCode::kData,
-                 .what = rows > data.tokenizer.vocabulary() ? "the tokenizer's entries and a mask token are more than the model has rows"
-                                                            : "the tokenizer has more entries than the model has rows",
-                 .expected = fmt::format("at most {}", recipe.model.vocabulary),
-                 .found = std::to_string(rows),
-                 .where = "data.tokenizer and model.vocabulary",
-                 .hint = fmt::format("model.vocabulary={}", rows)});
+    throw Error(
+        {.code = ExitCode::kData,
+         .what = rows > data.tokenizer.vocabulary() ? "the tokenizer's entries and a mask token are more than the model has rows"
+                                                    : "the tokenizer has more entries than the model has rows",
+         .expected = fmt::format("at most {}", recipe.model.vocabulary),
+         .found = std::to_string(rows),
+         .where = "data.tokenizer and model.vocabulary",
+         .hint = fmt::format(
+             "model.vocabulary={}; a model that begins with trained weights (--from) keeps its rows, and takes its own tokenizer", rows)});
   }
   require_grids(recipe.model, data.train());
   require_grids(recipe.model, data.held_out());
   if (masked()) return;  // nothing is sampled
   // Now, and not when all is trained.
   const auto prompt = static_cast<int64_t>(data.tokenizer.encode(recipe.sample.prompt).size());
-  if (recipe.sample.tokens > 0 && prompt > longest_prompt(recipe.model)) {
+  const int64_t longest = longest_prompt(recipe.model, data.tokenizer);
+  if (recipe.sample.tokens > 0 && prompt > longest) {
     throw Error({.code = ExitCode::kUsage,
                  .what = "the prompt of the sample is longer than the model's positions",
-                 .expected = fmt::format("at most {} tokens", longest_prompt(recipe.model)),
+                 .expected = fmt::format("at most {} tokens", longest),
                  .found = fmt::format("{} tokens", prompt),
                  .where = fmt::format("sample.prompt and {}", recipe::sequence_limit(recipe.model).option),
                  .hint = "sample.prompt="});
@@ -222,11 +229,12 @@ std::optional<TaskSample> Pretrain::sample() {
     return std::nullopt;
   }
   const bool given = !options.prompt.empty();
-  const int64_t fits = std::max<int64_t>(1, std::min<int64_t>(32, longest_prompt(recipe_.model) - options.tokens));
+  const int64_t fits = std::max<int64_t>(1, std::min<int64_t>(32, longest_prompt(recipe_.model, data_.tokenizer) - options.tokens));
   const std::vector<int32_t> prompt = given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, fits);
   data::Continuation text(data_.tokenizer, prompt);
-  const auto separator = data_.tokenizer.end_of_document();
-  const auto generation = generate::generate(decoder_, {prompt.begin(), prompt.end()},
+  std::vector<int64_t> ids = given ? wide(data_.tokenizer.encode_prompt(options.prompt)) : wide(data_.tokenizer.beginning());
+  if (!given) ids.insert(ids.end(), prompt.begin(), prompt.end());
+  const auto generation = generate::generate(decoder_, ids,
                                              {.tokens = options.tokens,
                                               .min_tokens = options.tokens,  // a short document would show little of how the model writes
                                               .temperature = options.temperature,
@@ -234,7 +242,8 @@ std::optional<TaskSample> Pretrain::sample() {
                                               .top_p = options.top_p,
                                               .seed = static_cast<uint64_t>(options.seed),
                                               .vocabulary = data_.tokenizer.vocabulary(),
-                                              .stop_id = separator ? int64_t{*separator} : int64_t{-1}},
+                                              .never = wide(data_.tokenizer.without_token()),
+                                              .stop_ids = wide(data_.tokenizer.stop_ids())},
                                              [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
   if (generation.finish == generate::Finish::kPositions) {
     const recipe::SequenceLimit limit = recipe::sequence_limit(recipe_.model);

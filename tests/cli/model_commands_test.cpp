@@ -144,6 +144,13 @@ TEST_F(ModelCommands, TrainThenUseTheModel) {
   EXPECT_EQ(longhaul({"sample", run(), "--prompts", (folder_ / "lines.txt").string(), "--tokens", "5", "--seed", "3"}).output,
             printed.output);
   EXPECT_EQ(longhaul({"sample", run(), "--prompts", (folder_ / "lines.txt").string(), "--prompt", "b"}).status, 64);
+  // What a model read and what it wrote, as ids: given back as a prompt they are read as they stand.
+  std::ofstream(folder_ / "prompts.jsonl") << nlohmann::json{{"ids", with[0]["prompt_ids"]}} << "\n";
+  const auto by_ids = continued("0");
+  ASSERT_EQ(by_ids.size(), 1u);
+  EXPECT_EQ(by_ids[0]["prompt_ids"], with[0]["prompt_ids"]);
+  EXPECT_EQ(by_ids[0]["ids"], with[0]["ids"]);
+  EXPECT_EQ(by_ids[0]["log_probabilities"].size(), with[0]["ids"].size());
   std::ofstream(folder_ / "prompts.jsonl") << "{\"text\": 1}\n";
   const ProcessResult refused = longhaul({"sample", run(), "--prompts", (folder_ / "prompts.jsonl").string()});
   EXPECT_EQ(refused.status, 65);

@@ -53,6 +53,7 @@ TEST_F(ProgramFiles, TokenizerTrainsEncodesAndDecodes) {
   expect_error(run({"tokenizer", "encode", path("missing.json"), path("texts/0.txt")}), 65, "missing.json");
   expect_error(run({"tokenizer", "encode", path("tokenizer.json"), path("missing.txt")}), 65, "missing.txt");
   expect_error(run({"tokenizer", "decode", "bytes", "300"}), 65, "300");
+  expect_error(run({"tokenizer", "decode", "bytes", "-1"}), 65, "-1 at position 0");
   write("broken.json", "{\"model\":");
   expect_error(run({"tokenizer", "encode", path("broken.json"), path("texts/0.txt")}), 65, "broken.json");
 }

@@ -73,7 +73,7 @@ TEST(TokenizerDefinition, WrongPartsAreRefusedWithTheirPlace) {
   expect_refused([](Json& j) { j["model"]["continuing_subword_prefix"] = "##"; }, "continuing_subword_prefix");
   expect_refused([](Json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix");
   expect_refused([](Json& j) { j["model"]["dropout"] = 0.1; }, "dropout");
-  expect_refused([](Json& j) { j["truncation"] = {{"max_length", 5}}; }, "truncation");
+  expect_refused([](Json& j) { j["truncation"] = 5; }, "truncation");
   expect_refused([](Json& j) { j["version"] = "2.0"; }, "t.json:/version");
   expect_refused([](Json& j) { j.erase("model"); }, "\"model\"");
   expect_refused([](Json& j) { j["model"]["vocab"] = Json::array(); }, "t.json:/model/vocab");

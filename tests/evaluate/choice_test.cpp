@@ -1,4 +1,4 @@
-// Multiple choice: formulas and prompts against values that lm-evaluation-harness 0.4.9 gives, worked out by hand from its source.
+// Multiple choice: formulas and prompts against values that lm-evaluation-harness 0.4.13 gives, worked out by hand from its source.
 #include "evaluate/choice.h"
 
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/temporary_folder.h"
 #include "data/support.h"
+#include "data/template_tokenizer.h"
 #include "evaluate/choice_files.h"
 #include "evaluate/known_answers.h"
 #include "support/places.h"
@@ -71,7 +72,7 @@ class ByBytes final : public Answers {
     }
     return result;
   }
-  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, int64_t) override { return {}; }
+  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, std::span<const int64_t>) override { return {}; }
 };
 
 // ' ' = 32 → 4; 'a' = 97 → 6; 'b' → 0; 'c' → 1. " a" −10, " bb" −4, " bc" −5.
@@ -83,6 +84,74 @@ TEST(Choice, ScoresAreSumsOverTheContinuation) {
   EXPECT_DOUBLE_EQ(result.acc, 0.5);
   EXPECT_DOUBLE_EQ(result.acc_error, std::sqrt(0.25 / 1));
   EXPECT_DOUBLE_EQ(result.chance, (1 / 3.0 + 1 / 2.0) / 2);
+}
+
+// As the harness has it (0.4.13): a template's tokens before a context, nothing without one, the end-of-document token before none.
+TEST(Choice, WhatStandsBeforeAContextIsTheTokenizers) {
+  const data::Tokenizer llama = data::bytes_with("</s>", {"<s>"}, {"<s>"}), gpt2 = data::bytes_with("<|endoftext|>", {});
+  EXPECT_THAT(encode_pair(llama, "a", " b").ids, ElementsAre(257, 'a', ' ', 'b'));
+  EXPECT_THAT(encode_pair(llama, "<s>a", " b").ids, ElementsAre(257, 'a', ' ', 'b')) << "not twice";
+  EXPECT_THAT(encode_pair(llama, "", " b").ids, ElementsAre(257, ' ', 'b'));
+  EXPECT_THAT(encode_pair(gpt2, "a", " b").ids, ElementsAre('a', ' ', 'b'));
+  EXPECT_THAT(encode_pair(gpt2, "", " b").ids, ElementsAre(256, ' ', 'b'));
+  EXPECT_EQ(encode_pair(gpt2, "", " b").scored, 2);
+  EXPECT_THAT(encode_pair(gpt2, "a", " b", ChoicePrefix::kSeparator).ids, ElementsAre(256, 'a', ' ', 'b'));
+  EXPECT_THAT(encode_pair(llama, "a", " b", ChoicePrefix::kSeparator).ids, ElementsAre(256, 'a', ' ', 'b'));
+  EXPECT_THAT(encode_pair(llama, "a", " b", ChoicePrefix::kNone).ids, ElementsAre('a', ' ', 'b'));
+  EXPECT_THAT(encode_pair(data::Tokenizer::bytes(), "a", " b").ids, ElementsAre(256, 'a', ' ', 'b')) << "a tokenizer made here";
+  const data::Tokenizer nothing = data::bytes_with("<other>", {});
+  EXPECT_THAT(encode_pair(nothing, "a", " b").ids, ElementsAre('a', ' ', 'b'));
+  EXPECT_EQ(data::error_of([&] { encode_pair(nothing, "", "b"); }).code(), ExitCode::kData);
+}
+
+// ": yes" is one token, so that nothing is left behind "Q:" to be scored; an empty sum would be the largest.
+TEST(Choice, ATokenOverTheJoinIsScoredFromWhereItBegins) {
+  const data::Tokenizer tokenizer = data::bytes_with("</s>", {"<s>", ": yes"}, {"<s>"});
+  ChoiceItem item{.contexts = {"Q:"}, .continuations = {" yes", " no"}, .choices = {"yes", "no"}, .gold = 1};
+  const std::vector<EncodedPair> pairs = encode_choices(tokenizer, item, ChoicePrefix::kTemplate);
+  EXPECT_THAT(pairs[0].ids, ElementsAre(257, 'Q', 258));
+  EXPECT_EQ(pairs[0].scored, 1);
+  EXPECT_THAT(pairs[1].ids, ElementsAre(257, 'Q', ':', ' ', 'n', 'o'));
+  EXPECT_EQ(pairs[1].scored, 4) << "the same stretch of text as the other choice";
+  ByBytes answers;  // −6 for 258, and −2 for ':', −4 for ' ', 0 for 'b'
+  item.continuations[1] = " b";
+  item.gold = 0;
+  EXPECT_EQ(score_choices(answers, tokenizer, {item}).acc, 1) << "of equals the first";
+  item.contexts = {"Qb:"};
+  item.continuations = {" b", " yes"};
+  item.gold = 0;
+  EXPECT_EQ(score_choices(answers, tokenizer, {item}).acc, 1);
+  // Without such a token only what stands behind the context counts, as before.
+  const data::Tokenizer plain = data::bytes_with("</s>", {"<s>"}, {"<s>"});
+  EXPECT_EQ(encode_choices(plain, item, ChoicePrefix::kTemplate)[0].scored, 2);
+  item.continuations = {" yes", ""};
+  item.where = "q.jsonl:7";
+  EXPECT_THAT(data::error_of([&] { encode_choices(plain, item, ChoicePrefix::kTemplate); }).what(), HasSubstr("q.jsonl:7"));
+}
+
+// The separator, three bytes and two of the choice are six ids, five of them inputs.
+TEST(Choice, WhatIsLongerThanThePositionsIsScoredByItsEnd) {
+  ByBytes answers;
+  const std::vector<ChoiceItem> items = {
+      {.contexts = {"xyz"}, .continuations = {" b", " a"}, .choices = {"b", "a"}, .gold = 0, .where = "q:1"},
+      {.contexts = {"x"}, .continuations = {" b", " a"}, .choices = {"b", "a"}, .gold = 0, .where = "q:2"}};
+  for (const auto& [positions, cut] : {std::pair{0, 0}, {5, 0}, {4, 1}, {3, 1}, {2, 2}}) {
+    const ChoiceResult result = score_choices(answers, data::Tokenizer::bytes(), items, {.positions = positions});
+    EXPECT_EQ(result.cut, cut) << positions;
+    EXPECT_EQ(result.acc, 1) << positions;
+  }
+  EXPECT_THAT(data::error_of([&] { score_choices(answers, data::Tokenizer::bytes(), items, {.positions = 1}); }).what(), HasSubstr("q:1"));
+}
+
+// " b" −4, " ccccc" −9: by character −4 and −1.8; " bb" and " a": the first by both.
+TEST(Choice, ErrorsAreThoseOfTheirOwnMeans) {
+  ByBytes answers;
+  const std::vector<ChoiceItem> items = {{{"x"}, {" b", " ccccc"}, {"b", "ccccc"}, 1}, {{"x"}, {" bb", " a"}, {"bb", "a"}, 0}};
+  const ChoiceResult result = score_choices(answers, data::Tokenizer::bytes(), items);
+  EXPECT_DOUBLE_EQ(result.acc, 0.5);
+  EXPECT_DOUBLE_EQ(result.acc_norm, 1);
+  EXPECT_DOUBLE_EQ(result.acc_error, 0.5);
+  EXPECT_DOUBLE_EQ(result.acc_norm_error, 0);
 }
 
 // Knows what each text is worth.
@@ -102,7 +171,7 @@ class ByTable final : public Answers {
     }
     return result;
   }
-  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, int64_t) override { return {}; }
+  std::vector<int64_t> complete(std::span<const int64_t>, int64_t, std::span<const int64_t>) override { return {}; }
 
  private:
   std::map<std::vector<int64_t>, double> table_;
@@ -200,6 +269,10 @@ TEST_F(ChoiceFiles, AreReadAsTheHarnessReadsThem) {
   EXPECT_EQ(boolq.contexts.at(0), "It is.\nQuestion: is it so?\nAnswer:");
   EXPECT_THAT(boolq.choices, ElementsAre("no", "yes"));
   EXPECT_EQ(only(R"({"context":"a","choices":["b","c"],"gold":1})", "longhaul").gold, 1);
+}
+
+TEST_F(ChoiceFiles, AByteOrderMarkIsNoPartOfTheFirstQuestion) {
+  EXPECT_EQ(only("\xef\xbb\xbf{\"context\":\"a\",\"choices\":[\"b\",\"c\"],\"gold\":1}\r", "longhaul").gold, 1);
 }
 
 TEST_F(ChoiceFiles, BadLinesAreNamed) {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "data/support.h"
 #include "support/models.h"
 
@@ -62,6 +65,26 @@ TEST_P(DecoderAnswersOf, AreThoseOfAllLogits) {
     }
   }
 }
+// A model may have more rows than its tokenizer has tokens: those are never the likeliest, and count in the probabilities all the same.
+TEST(DecoderAnswers, PredictOnlyWhatTheTokenizerHas) {
+  model::Decoder decoder = filled_decoder(hybrid_experts_post_norm());
+  std::vector<int64_t> positions(40);
+  std::iota(positions.begin(), positions.end(), 0);
+  const Passage passage = passage_of(40, decoder.config().vocabulary, positions);
+  const std::vector<Judged> all = plainly(decoder, passage);
+  constexpr int64_t kTokens = 5;
+  const std::vector<Judged> some = DecoderAnswers(decoder, {.vocabulary = kTokens}).judge({&passage, 1}).front();
+  int64_t beyond = 0;
+  for (size_t t = 0; t < all.size(); ++t) {
+    beyond += all[t].predicted >= kTokens ? 1 : 0;
+    EXPECT_LT(some[t].predicted, kTokens);
+    EXPECT_NEAR(some[t].log_probability, all[t].log_probability, 1e-10);
+    if (all[t].predicted >= kTokens) continue;
+    EXPECT_EQ(some[t].predicted, all[t].predicted);
+  }
+  EXPECT_GT(beyond, 0) << "nothing would be seen here otherwise";
+}
+
 INSTANTIATE_TEST_SUITE_P(Passes, DecoderAnswersOf, ::testing::Values(1000, 24, 8, 3));
 
 TEST(DecoderAnswers, GoOnGreedily) {
@@ -76,9 +99,12 @@ TEST(DecoderAnswers, GoOnGreedily) {
   }
   for (const int64_t tokens_per_pass : {100, 4}) {
     DecoderAnswers answers(decoder, {.tokens_per_pass = tokens_per_pass});
-    EXPECT_EQ(answers.complete(prompt.ids, 6, -1), expected);
+    EXPECT_EQ(answers.complete(prompt.ids, 6, {}), expected);
     const std::vector<int64_t> until(expected.begin(), std::ranges::find(expected, expected[3]));
-    EXPECT_EQ(answers.complete(prompt.ids, 6, expected[3]), until);
+    const std::vector<int64_t> stops = {decoder.config().vocabulary, expected[3]};
+    EXPECT_EQ(answers.complete(prompt.ids, 6, stops), until);
+    DecoderAnswers other(decoder, {.tokens_per_pass = tokens_per_pass, .never = {expected[0]}});
+    EXPECT_EQ(std::ranges::count(other.complete(prompt.ids, 6, {}), expected[0]), 0);
   }
 }
 

@@ -38,7 +38,7 @@ class Moody final : public Answers {
     }
     return result;
   }
-  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, int64_t) override {
+  std::vector<int64_t> complete(std::span<const int64_t> prompt, int64_t tokens, std::span<const int64_t>) override {
     ++asked_;
     std::vector<int64_t> said(prompt.begin(), prompt.end());  // all numbers that stand there: now and then the right one
     const size_t most = static_cast<size_t>(tokens) + prompt.size() % 3 * 400;
@@ -93,7 +93,7 @@ TEST(SharedTasks, ChoicesAreThoseOfOneProcess) {
     asked = 0;
     const auto found = on_ranks<ChoiceResult>(ranks, [&](const EvaluationShare& share) {
       Moody answers(asked);
-      return score_choices(answers, data::Tokenizer::bytes(), items, {}, share);
+      return score_choices(answers, data::Tokenizer::bytes(), items, {}, {}, share);
     });
     EXPECT_EQ(asked, all);
     for (const ChoiceResult& result : found) {

@@ -51,14 +51,14 @@ class Batched : public ::testing::TestWithParam<NamedConfig> {
   int64_t positions() const { return GetParam().config.max_positions > 0 ? GetParam().config.max_positions : 1000; }
 };
 
-// Seeds differ, so that the sequences do; some end early by the separator, some by their length, and the others go on without them.
+// Seeds differ, so that the sequences do; some end early by a stop token, some by their length, and the others go on without them.
 TEST_P(Batched, EachHasTheTokensThatItHasAlone) {
   for (const char* dtype : {"bf16", "fp32"}) {
     model::Decoder decoder = filled_decoder(GetParam().config, dtype);
     const std::vector<int64_t> prompt = random_ids(9, vocabulary(), 4);
     for (const int64_t count : {5, 16}) {
       const GenerateSettings settings{
-          .tokens = 30, .min_tokens = 3, .temperature = 1.3, .top_p = 0.97, .seed = 40, .count = count, .stop_id = 7};
+          .tokens = 30, .min_tokens = 3, .temperature = 1.3, .top_p = 0.97, .seed = 40, .count = count, .stop_ids = {7}};
       std::vector<std::vector<int64_t>> streamed(static_cast<size_t>(count));
       const auto all = generate_batch(decoder, std::span(&prompt, 1), settings,
                                       [&](int64_t sequence, int64_t id) { streamed[static_cast<size_t>(sequence)].push_back(id); });
@@ -67,7 +67,7 @@ TEST_P(Batched, EachHasTheTokensThatItHasAlone) {
         const Generation expected = alone(decoder, prompt, settings, i);
         EXPECT_EQ(all[i].ids, expected.ids) << dtype << " sequence " << i;
         EXPECT_EQ(all[i].finish, expected.finish) << dtype << " sequence " << i;
-        EXPECT_EQ(all[i].prefill_tokens, 10);
+        EXPECT_EQ(all[i].prefill_tokens, 9);
         EXPECT_EQ(streamed[i], expected.ids);
       }
       EXPECT_NE(all[0].ids, all[1].ids);
@@ -79,10 +79,10 @@ TEST_P(Batched, PromptsMayDiffer) {
   for (const char* dtype : {"bf16", "fp32"}) {
     model::Decoder decoder = filled_decoder(GetParam().config, dtype);
     std::vector<std::vector<int64_t>> prompts;
-    for (const int64_t length : {1, 300, 3, 70, 0, 22}) {
-      prompts.push_back(random_ids(std::min(length, positions() - 2), vocabulary(), 10 + static_cast<uint64_t>(length)));
+    for (const int64_t length : {2, 301, 4, 71, 1, 23}) {
+      prompts.push_back(random_ids(std::min(length, positions() - 1), vocabulary(), 10 + static_cast<uint64_t>(length)));
     }
-    const GenerateSettings settings{.tokens = 12, .temperature = 1.1, .top_k = 20, .seed = 3, .count = 2, .stop_id = 5};
+    const GenerateSettings settings{.tokens = 12, .temperature = 1.1, .top_k = 20, .seed = 3, .count = 2, .stop_ids = {5}};
     const auto all = generate_batch(decoder, prompts, settings);
     ASSERT_EQ(all.size(), 12u);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -236,8 +236,8 @@ TEST(Batch, WindowsKeepTheirKeysAndNoOthers) {
 
 TEST(Batch, EndsEachByItsOwnPositions) {
   model::Decoder decoder(gpt2_like(), Precision::named("fp32"));  // 24 positions; all weights zero
-  const std::vector<std::vector<int64_t>> prompts = {std::vector<int64_t>(23, 1), std::vector<int64_t>(20, 1), {1}};
-  const auto all = generate_batch(decoder, prompts, {.tokens = 8, .temperature = 0, .stop_id = 28});
+  const std::vector<std::vector<int64_t>> prompts = {std::vector<int64_t>(24, 1), std::vector<int64_t>(21, 1), {1, 1}};
+  const auto all = generate_batch(decoder, prompts, {.tokens = 8, .temperature = 0, .stop_ids = {28}});
   EXPECT_EQ(all[0].ids.size(), 1u);
   EXPECT_EQ(all[0].finish, Finish::kPositions);
   EXPECT_EQ(all[1].ids.size(), 4u);
@@ -257,9 +257,9 @@ TEST(Batch, RefusesWhatIsNothing) {
     return ExitCode::kDone;
   };
   EXPECT_EQ(code({{1}}, {.count = 0}), ExitCode::kUsage);
-  EXPECT_EQ(code({{1}, {}}, {.stop_id = -1}), ExitCode::kUsage);
-  EXPECT_EQ(code({{1}, std::vector<int64_t>(24, 1)}, {.stop_id = 28}), ExitCode::kUsage);
-  EXPECT_EQ(code({{1}, {29}}, {.stop_id = 28}), ExitCode::kData);
+  EXPECT_EQ(code({{1}, {}}, {.stop_ids = {28}}), ExitCode::kUsage);
+  EXPECT_EQ(code({{1}, std::vector<int64_t>(25, 1)}, {}), ExitCode::kUsage);
+  EXPECT_EQ(code({{1}, {29}}, {}), ExitCode::kData);
   EXPECT_TRUE(generate_batch(decoder, {}, {}).empty());
   const std::vector<std::vector<int64_t>> one = {{1}};
   EXPECT_EQ(generate_batch(decoder, one, {.tokens = 0, .count = 3}).size(), 3u);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "model/state.h"
@@ -69,8 +71,8 @@ TEST_P(Decoding, ChunkedPrefill) {
 
 TEST_P(Decoding, GreedyTextIsTheFullPassRepeated) {
   model::Decoder decoder = filled_decoder(GetParam().config);
-  const std::vector<int64_t> prompt = {3, 1, 4};
-  std::vector<int64_t> ids = {28, 3, 1, 4}, expected;  // the separator goes first
+  const std::vector<int64_t> prompt = {28, 3, 1, 4};
+  std::vector<int64_t> ids = prompt, expected;
   for (int i = 0; i < 8; ++i) {
     const int64_t next = full_logits(decoder, ids)[static_cast<int64_t>(ids.size()) - 1].argmax().item<int64_t>();
     if (next == 28) break;
@@ -79,7 +81,7 @@ TEST_P(Decoding, GreedyTextIsTheFullPassRepeated) {
   }
   std::vector<int64_t> streamed;
   const Generation generation =
-      generate(decoder, prompt, {.tokens = 8, .temperature = 0, .stop_id = 28}, [&](int64_t id) { streamed.push_back(id); });
+      generate(decoder, prompt, {.tokens = 8, .temperature = 0, .stop_ids = {28}}, [&](int64_t id) { streamed.push_back(id); });
   EXPECT_EQ(generation.ids, expected);
   EXPECT_EQ(streamed, expected);
   EXPECT_EQ(generation.prefill_tokens, 4);
@@ -91,9 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, Decoding, ::testing::ValuesIn(variant_models(
 
 TEST(Generate, SameSeedSameText) {
   model::Decoder decoder = filled_decoder(hybrid_experts_post_norm(), "fp32");
-  const auto text = [&](uint64_t seed) {
-    return generate(decoder, {5}, {.tokens = 16, .temperature = 1, .top_p = 1, .seed = seed, .stop_id = -1}).ids;
-  };
+  const auto text = [&](uint64_t seed) { return generate(decoder, {5}, {.tokens = 16, .temperature = 1, .top_p = 1, .seed = seed}).ids; };
   EXPECT_EQ(text(1).size(), 16u);
   EXPECT_EQ(text(1), text(1));
   EXPECT_NE(text(1), text(2));
@@ -103,7 +103,7 @@ TEST(Generate, SameSeedSameText) {
 // whose mean is 1,160 / 29 = 40 are 31.
 TEST(Generate, DrawsSpreadOverTheVocabulary) {
   model::Decoder decoder(llama_like(), Precision::named("fp32"));
-  const auto ids = generate(decoder, {1}, {.tokens = 1160, .temperature = 1, .top_p = 1, .stop_id = -1}).ids;
+  const auto ids = generate(decoder, {1}, {.tokens = 1160, .temperature = 1, .top_p = 1}).ids;
   std::vector<int64_t> counts(29, 0);
   int64_t repeated = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -118,12 +118,32 @@ TEST(Generate, DrawsSpreadOverTheVocabulary) {
 TEST(Generate, DrawsOnlyWhatTheTokenizerHas) {
   model::Decoder decoder(llama_like(), Precision::named("fp32"));
   const auto largest = [&](int64_t vocabulary) {
-    const auto ids = generate(decoder, {1}, {.tokens = 200, .temperature = 1, .top_p = 1, .vocabulary = vocabulary, .stop_id = -1}).ids;
+    const auto ids = generate(decoder, {1}, {.tokens = 200, .temperature = 1, .top_p = 1, .vocabulary = vocabulary}).ids;
     return *std::max_element(ids.begin(), ids.end());
   };
   EXPECT_EQ(largest(3), 2);
   EXPECT_GT(largest(0), 2);
   EXPECT_EQ(largest(1000), largest(0)) << "a tokenizer that knows more than the model";
+}
+
+// All weights zero: without the two it would be id 0 each time. A tokenizer.json may leave gaps, and its ids below the highest have rows here.
+TEST(Generate, NeverDrawsWhatStandsForNothing) {
+  model::Decoder decoder(llama_like(), Precision::named("fp32"));
+  EXPECT_EQ(generate(decoder, {7}, {.tokens = 3, .temperature = 0, .never = {0, 1}}).ids, (std::vector<int64_t>{2, 2, 2}));
+  const auto ids =
+      generate(decoder, {7}, {.tokens = 200, .temperature = 1, .top_p = 1, .vocabulary = 4, .never = {0, 3, 50}, .stop_ids = {28}}).ids;
+  EXPECT_EQ(std::set<int64_t>(ids.begin(), ids.end()), (std::set<int64_t>{1, 2}));
+}
+
+// All weights zero: 29 tokens, of which two are never drawn, are equally likely.
+TEST(Generate, SaysHowLikelyItsTokensWere) {
+  model::Decoder decoder(llama_like(), Precision::named("fp32"));
+  const Generation with =
+      generate(decoder, {7}, {.tokens = 9, .temperature = 1.7, .top_k = 3, .log_probabilities = true, .never = {0, 1}, .stop_ids = {28}});
+  EXPECT_EQ(with.ids.size(), 9u);
+  ASSERT_EQ(with.log_probabilities.size(), with.ids.size());
+  for (const double each : with.log_probabilities) EXPECT_NEAR(each, -std::log(27.0), 1e-6);
+  EXPECT_TRUE(generate(decoder, {7}, {.tokens = 3}).log_probabilities.empty());
 }
 
 TEST(Generate, LeavesNoGradient) {
@@ -136,18 +156,18 @@ TEST(Generate, LeavesNoGradient) {
 }
 
 // All weights zero: logits are equal, the likeliest token is id 0.
-TEST(Generate, StopsAtTheSeparator) {
+TEST(Generate, StopsAtAnyStopToken) {
   model::Decoder decoder(llama_like(), Precision::named("fp32"));
-  const Generation stopped = generate(decoder, {7}, {.tokens = 5, .temperature = 0, .stop_id = 0});
+  const Generation stopped = generate(decoder, {7}, {.tokens = 5, .temperature = 0, .stop_ids = {28, 0}});
   EXPECT_TRUE(stopped.ids.empty());
   EXPECT_EQ(stopped.finish, Finish::kStop);
-  const Generation all = generate(decoder, {}, {.tokens = 5, .temperature = 0, .stop_id = 28});
+  const Generation all = generate(decoder, {28}, {.tokens = 5, .temperature = 0, .stop_ids = {28}});
   EXPECT_EQ(all.ids, (std::vector<int64_t>{0, 0, 0, 0, 0}));
   EXPECT_EQ(all.finish, Finish::kTokens);
-  EXPECT_EQ(all.prefill_tokens, 1) << "an empty prompt begins with the separator";
-  EXPECT_TRUE(generate(decoder, {7}, {.tokens = 0, .stop_id = 28}).ids.empty());
-  const Generation later = generate(decoder, {7}, {.tokens = 5, .min_tokens = 2, .temperature = 0, .stop_id = 0});
-  EXPECT_EQ(later.ids, (std::vector<int64_t>{1, 1})) << "the next likeliest, until the text may end";
+  EXPECT_EQ(all.prefill_tokens, 1);
+  EXPECT_TRUE(generate(decoder, {7}, {.tokens = 0}).ids.empty());
+  const Generation later = generate(decoder, {7}, {.tokens = 5, .min_tokens = 2, .temperature = 0, .stop_ids = {0, 1}});
+  EXPECT_EQ(later.ids, (std::vector<int64_t>{2, 2})) << "the next likeliest, until the text may end";
   EXPECT_EQ(later.finish, Finish::kStop);
 }
 
@@ -179,12 +199,12 @@ TEST(Generate, WhatCosformerLayersCanWeighEnds) {
 
 TEST(Generate, LearnedPositionsEnd) {
   model::Decoder decoder(gpt2_like(), Precision::named("fp32"));  // 24 positions
-  const GenerateSettings greedy{.tokens = 100, .temperature = 0, .stop_id = 28};
-  const Generation full = generate(decoder, std::vector<int64_t>(23, 1), greedy);
+  const GenerateSettings greedy{.tokens = 100, .temperature = 0, .stop_ids = {28}};
+  const Generation full = generate(decoder, std::vector<int64_t>(24, 1), greedy);
   EXPECT_EQ(full.ids.size(), 1u) << "the last token needs no position of its own";
   EXPECT_EQ(full.finish, Finish::kPositions);
   EXPECT_EQ(name_of(full.finish), "positions");
-  EXPECT_EQ(generate(decoder, std::vector<int64_t>(20, 1), greedy).ids.size(), 4u);
+  EXPECT_EQ(generate(decoder, std::vector<int64_t>(21, 1), greedy).ids.size(), 4u);
   const auto code = [&](const std::vector<int64_t>& prompt, const GenerateSettings& settings) {
     try {
       generate(decoder, prompt, settings);
@@ -193,8 +213,8 @@ TEST(Generate, LearnedPositionsEnd) {
     }
     return ExitCode::kDone;
   };
-  EXPECT_EQ(code(std::vector<int64_t>(24, 1), greedy), ExitCode::kUsage);
-  EXPECT_EQ(code({}, {.stop_id = -1}), ExitCode::kUsage) << "nothing to continue";
+  EXPECT_EQ(code(std::vector<int64_t>(25, 1), greedy), ExitCode::kUsage);
+  EXPECT_EQ(code({}, {}), ExitCode::kUsage) << "nothing to continue";
   EXPECT_EQ(code({29}, greedy), ExitCode::kData);
   EXPECT_EQ(code({1}, {.temperature = -1}), ExitCode::kUsage);
   EXPECT_EQ(code({1}, {.tokens = 3, .min_tokens = 4}), ExitCode::kUsage);

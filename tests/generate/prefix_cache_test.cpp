@@ -24,6 +24,48 @@ recipe::ModelConfig long_enough(recipe::ModelConfig config) {
   return config;
 }
 
+// The least used makes room: a was kept before b, but used after it; c takes b's place, and d then a's, for c is newer.
+TEST(KeptPrefixes, WhatWasNotUsedForLongestMakesRoom) {
+  const recipe::ModelConfig config = long_enough(small_models().front().config);
+  model::Decoder decoder = filled_decoder(config, "fp32");
+  model::DecoderState state = decoder.make_state();
+  PrefixCache one(state, int64_t{1} << 40);
+  const int64_t bytes = [&] {
+    const std::vector<int64_t> ids = random_ids(kPage, config.vocabulary, 1);
+    const int64_t row = state.add();
+    const Continuation all{row, ids};
+    advance(decoder, std::span(&all, 1), state);
+    one.keep(ids, row);
+    return one.bytes();
+  }();
+  PrefixCache cache(state, 2 * bytes);  // two beginnings have room
+  const auto ids_of = [&](uint64_t seed) { return random_ids(kPage + 100, config.vocabulary, seed); };
+  const auto keep = [&](uint64_t seed) {
+    const std::vector<int64_t> ids = ids_of(seed);
+    const int64_t row = state.add();
+    const Continuation page{row, {ids.begin(), ids.begin() + kPage}};
+    advance(decoder, std::span(&page, 1), state);
+    cache.keep(std::span(ids).first(kPage), row);
+    state.drop(row);
+  };
+  const auto found = [&](uint64_t seed) {
+    const int64_t row = cache.begin(ids_of(seed)), tokens = state.tokens(row);
+    state.drop(row);
+    return tokens;
+  };
+  constexpr uint64_t kA = 11, kB = 12, kC = 13, kD = 14;
+  keep(kA);
+  keep(kB);
+  EXPECT_EQ(found(kA), kPage);
+  keep(kC);
+  keep(kD);
+  EXPECT_EQ(found(kC), kPage) << "newer than a's last use";
+  EXPECT_EQ(found(kD), kPage);
+  EXPECT_EQ(found(kA), 0);
+  EXPECT_EQ(found(kB), 0);
+  EXPECT_EQ(cache.kept(), 2);
+}
+
 class Prefixes : public ::testing::TestWithParam<NamedConfig> {};
 
 // The first 600 tokens are shared by all, 512 of them whole pages; the second prompt ends on a page, and the third goes on from there.

@@ -38,20 +38,17 @@ recipe::ModelConfig config_of_test() {
   return config;
 }
 
-// Separator, prompt and new tokens, but for the last one where that was drawn last and never read.
+// Prompt and new tokens, but for the last one where that was drawn last and never read.
 TEST(RoutesOfTexts, AreThoseOfOnePassOverThem) {
   model::Decoder decoder = filled_decoder(config_of_test());
-  const std::vector<std::vector<int64_t>> prompts = {{5, 6, 7}, {}, {9, 1, 1, 4, 20, 3, 8}};
-  constexpr int64_t kSeparator = 2, kCount = 3;
-  const GenerateSettings settings{
-      .tokens = 12, .temperature = 3, .seed = 4, .count = kCount, .records_routes = true, .stop_id = kSeparator};
+  const std::vector<std::vector<int64_t>> prompts = {{2, 5, 6, 7}, {2}, {2, 9, 1, 1, 4, 20, 3, 8}};
+  constexpr int64_t kCount = 3;
+  const GenerateSettings settings{.tokens = 12, .temperature = 3, .seed = 4, .count = kCount, .records_routes = true, .stop_ids = {2}};
   const std::vector<Generation> generations = generate_batch(decoder, prompts, settings);
   int64_t stopped = 0;
   for (size_t i = 0; i < generations.size(); ++i) {
     const Generation& generation = generations[i];
-    std::vector<int64_t> read = {kSeparator};
-    const std::vector<int64_t>& prompt = prompts[i / kCount];
-    read.insert(read.end(), prompt.begin(), prompt.end());
+    std::vector<int64_t> read = prompts[i / kCount];
     read.insert(read.end(), generation.ids.begin(), generation.ids.end());
     const bool stops = generation.finish == Finish::kStop;
     if (!stops) read.pop_back();

@@ -185,5 +185,15 @@ TEST(Sampler, TopPIsThatOfASort) {
   }
 }
 
+// log softmax by hand: e^-1 + e^-0.5 + 1 = 1.974410, e^-2 + e^-1 + 1 = 1.503215.
+TEST(Sampler, LogProbabilitiesAreThoseOfTheTemperature) {
+  const std::vector<float> logits = {1, 2, 3};
+  EXPECT_NEAR(log_probability(logits, 0, 2), -1 - std::log(1.9744101), 1e-6);
+  EXPECT_NEAR(log_probability(logits, 2, 1), -std::log(1.5032147), 1e-6);
+  EXPECT_EQ(log_probability(logits, 2, 0), log_probability(logits, 2, 1)) << "nothing is divided by 0";
+  const std::vector<float> one = {-std::numeric_limits<float>::infinity(), 5};
+  EXPECT_EQ(log_probability(one, 1, 0.7), 0);
+}
+
 }  // namespace
 }  // namespace longhaul::generate

@@ -173,6 +173,8 @@ const std::vector<Row>& rows() {
       {"data.jsonl_field", "\"content\"", [](const Recipe& r) { return r.data.jsonl_field == "content"; }, "", ""},
       {"data.tokenizer", "\"bytes\"", [](const Recipe& r) { return r.data.tokenizer == "bytes"; }, "", ""},
       {"data.vocabulary", "300", [](const Recipe& r) { return r.data.vocabulary == 300; }, "", ""},
+      {"data.end_of_document", "\"<eos>\"", [](const Recipe& r) { return r.data.end_of_document == "<eos>"; }, "", ""},
+      {"data.stop_tokens", "[\"<|im_end|>\"]", [](const Recipe& r) { return r.data.stop_tokens == std::vector<std::string>{"<|im_end|>"}; }, "", ""},
       {"data.held_out_percent", "7", [](const Recipe& r) { return r.data.held_out_percent == 7; }, "", ""},
       {"data.remove_copies", "false", [](const Recipe& r) { return !r.data.remove_copies; }, "", ""},
       {"data.document_boundaries", "false", [](const Recipe& r) { return !r.data.document_boundaries; }, "", ""},

@@ -180,7 +180,7 @@ TEST_P(OnAPretendedDevice, TextsAndScoresEqualTheCpus) {
   model::Decoder here = filled_decoder(GetParam().config), there(GetParam().config, Precision::named("fp64"), *device_);
   const at::NoGradGuard no_gradient;
   for (size_t i = 0; i < here.parameters().all().size(); ++i) there.parameters().all()[i]->value.copy_(here.parameters().all()[i]->value);
-  const generate::GenerateSettings greedy{.tokens = 8, .temperature = 0, .stop_id = 28};
+  const generate::GenerateSettings greedy{.tokens = 8, .temperature = 0, .stop_ids = {28}};
   EXPECT_EQ(generate::generate(there, {3, 1, 4}, greedy).ids, generate::generate(here, {3, 1, 4}, greedy).ids);
   const auto ids = random_ids(12, GetParam().config.vocabulary, 9), labels = random_ids(12, GetParam().config.vocabulary, 10);
   model::LocalOps ops;

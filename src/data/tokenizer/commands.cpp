@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "data/corpus_texts.h"
 #include "data/tokenizer/stream_encoder.h"
 
@@ -84,14 +86,18 @@ std::vector<int32_t> read_ids(std::string_view text, const std::string& where) {
                  .where = where});
   };
   std::vector<int32_t> ids;
+  text = without_byte_order_mark(text);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return ids;
   if (text[first] == '[' || text[first] == '{') {
     const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
     if (parsed.is_discarded()) refuse("text that is not JSON");
     if (parsed.is_object() && !parsed.contains("ids")) refuse("an object without \"ids\"");
-    const nlohmann::json& list = parsed.is_object() ? parsed["ids"] : parsed;
-    if (!list.is_array()) refuse(list.type_name());
+    const nlohmann::json& given = parsed.is_object() ? parsed["ids"] : parsed;
+    if (!given.is_array()) refuse(given.type_name());
+    const bool rows = !given.empty() && std::ranges::all_of(given, [](const nlohmann::json& row) { return row.is_array(); });
+    if (rows && given.size() > 1) refuse(fmt::format("{} lists in a list: a batch of several texts", given.size()));
+    const nlohmann::json& list = rows ? given.front() : given;
     for (const nlohmann::json& id : list) {
       if (!id.is_number_integer() || id < 0 || id > (1 << 24)) refuse(id.dump());
       ids.push_back(id.get<int32_t>());

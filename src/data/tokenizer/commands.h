@@ -30,7 +30,7 @@ TrainReport train_tokenizer_on_paths(const std::vector<std::string>& paths, cons
 void write_encoded_files(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& files, bool json, bool add_special,
                          const Write& write);
 
-// Ids as text: a JSON array, a line of write_encoded_files, or numbers separated by spaces or line ends.
+// Ids as text: a JSON array, or one in an array as a batch of one text, a line of write_encoded_files, or numbers separated by spaces or line ends.
 std::vector<int32_t> read_ids(std::string_view text, const std::string& where);
 
 // "bytes", or the path of a tokenizer.json.

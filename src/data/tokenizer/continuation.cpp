@@ -5,6 +5,9 @@
 namespace longhaul::data {
 namespace {
 
+constexpr size_t kMostHeld = 64;  // tokens that are decoded again with each one
+constexpr ptrdiff_t kKept = 4;    // of them those that stand before the next ones
+
 // Bytes of `text` that end with a whole character. Bytes that no continuation can complete count as whole.
 size_t whole_characters(std::string_view text) {
   size_t lead = text.size();
@@ -33,7 +36,19 @@ std::string Continuation::add(int32_t id) {
   const std::string fresh = decoded_.substr(shown_, end - shown_);
   shown_ = end;
   text_ += fresh;
+  if (ids_.size() > kMostHeld) forget();
   return fresh;
+}
+
+// All but the last tokens, where all was shown and what is left has a text that others can stand behind.
+void Continuation::forget() {
+  if (shown_ != decoded_.size() || !tokenizer_.decodes_locally()) return;
+  const std::vector<int32_t> last(ids_.end() - kKept, ids_.end());
+  const std::string text = tokenizer_.decode(last);
+  if (text.empty()) return;
+  ids_ = last;
+  decoded_ = text;
+  shown_ = text.size();
 }
 
 std::string Continuation::rest() const { return shown_ < decoded_.size() ? decoded_.substr(shown_) : ""; }

@@ -1,5 +1,6 @@
 // Text that grows token by token. What a token stands for can depend on those before it (SentencePiece drops the space that begins a
-// text; a character may be spread over several tokens), so the text is that of all tokens, and only its new end is given out.
+// text; a character may be spread over several tokens), so the text is that of all tokens, and only its new end is given out. The last few tokens
+// are enough for it with most tokenizers, so a token costs the same whatever stands before it; the others decode everything again.
 #pragma once
 
 #include <string>
@@ -17,10 +18,13 @@ class Continuation {
   const std::string& text() const { return text_; }                       // all that add() gave out
 
  private:
+  void forget();
+
   const Tokenizer& tokenizer_;
-  std::vector<int32_t> ids_;
-  std::string decoded_, text_;  // of prompt and tokens
-  size_t shown_;                // bytes of decoded_ that were shown, the prompt's included
+  std::vector<int32_t> ids_;  // the last ones of prompt and tokens
+  std::string decoded_;       // of ids_
+  size_t shown_;              // bytes of decoded_ that were shown, the prompt's included
+  std::string text_;
 };
 
 }  // namespace longhaul::data

@@ -1,5 +1,7 @@
 #include "data/tokenizer/decoder.h"
 
+#include <algorithm>
+
 #include "data/tokenizer/definition_rules.h"
 #include "data/tokenizer/unicode.h"
 
@@ -31,7 +33,9 @@ void Decoder::read(const JsonView& definition, int depth) {
     Step step{.kind = Step::Kind::kReplace, .content = definition.at("content").string()};
     if (pattern.has("String")) {
       if (pattern.at("String").string().empty()) pattern.fail("a text to replace", "the empty text");
-      step.pattern = Regex::literal(pattern.at("String").string(), pattern.where());
+      const std::string& text = pattern.at("String").string();
+      step.pattern = Regex::literal(text, pattern.where());
+      step.one_character = decode_utf8_before(text.data(), text.data() + text.size()).length == static_cast<int>(text.size());
     } else {
       step.pattern.emplace(pattern.at("Regex").string(), pattern.where());
     }
@@ -45,6 +49,12 @@ void Decoder::read(const JsonView& definition, int depth) {
   } else {
     refuse_unsupported(definition, "decoder " + type, "ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace or Sequence");
   }
+}
+
+bool Decoder::local() const {
+  return std::ranges::all_of(steps_, [](const Step& step) {
+    return step.kind == Step::Kind::kReplace ? step.one_character : step.kind != Step::Kind::kStrip || step.stop == 0;
+  });
 }
 
 std::string Decoder::byte_level_text(const std::string& token) {

@@ -18,6 +18,8 @@ class Decoder {
   explicit Decoder(const JsonView& definition);
 
   std::string decode(std::vector<std::string> tokens) const;
+  // Behind a text that is not empty a token is decoded to the same bytes whatever that text is.
+  bool local() const;
   bool only_byte_level() const { return steps_.size() == 1 && steps_[0].kind == Step::Kind::kByteLevel; }
   static std::string byte_level_text(const std::string& token);  // the token's bytes
 
@@ -29,6 +31,7 @@ class Decoder {
     std::optional<Regex> pattern;
     int64_t start = 0, stop = 0;  // Strip: how many at each end
     bool drop_first = false;      // Metaspace
+    bool one_character = false;   // Replace: of the pattern, so that no occurrence reaches over two tokens
   };
   void read(const JsonView& definition, int depth);
   static std::vector<std::string> run(const Step& step, const std::vector<std::string>& tokens);

@@ -64,6 +64,22 @@ std::string trained_definition(const TrainedModel& model, PreTokenizerKind kind)
   return root.dump(1) + "\n";
 }
 
+std::string definition_with_beginning(const Tokenizer& tokenizer) {
+  const auto id = tokenizer.end_of_document();
+  if (!id || !tokenizer.before().empty() || !tokenizer.after().empty()) return tokenizer.definition();
+  const std::string token = *tokenizer.token_of(*id);
+  const auto special = [&](int type) { return nlohmann::json{{"SpecialToken", {{"id", token}, {"type_id", type}}}}; };
+  const auto text = [](const char* which, int type) { return nlohmann::json{{"Sequence", {{"id", which}, {"type_id", type}}}}; };
+  const nlohmann::json processor = {{"type", "TemplateProcessing"},
+                                    {"single", {special(0), text("A", 0)}},
+                                    {"pair", {special(0), text("A", 0), special(1), text("B", 1)}},
+                                    {"special_tokens", {{token, {{"id", token}, {"ids", {*id}}, {"tokens", {token}}}}}}};
+  nlohmann::json definition = nlohmann::json::parse(tokenizer.definition());
+  nlohmann::json& there = definition["post_processor"];
+  there = there.is_null() ? processor : nlohmann::json{{"type", "Sequence"}, {"processors", {there, processor}}};
+  return definition.dump(1) + "\n";
+}
+
 std::string bytes_definition() {
   TrainedModel model;
   for (int byte = 0; byte < 256; ++byte) model.tokens.push_back(bytes_to_chars(std::string(1, static_cast<char>(byte))));

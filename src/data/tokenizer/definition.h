@@ -11,6 +11,8 @@
 
 namespace longhaul::data {
 
+class Tokenizer;
+
 enum class PreTokenizerKind : uint8_t { kGpt2, kLlama3, kQwen, kNone };  // kNone: the text is one word (bytes)
 
 struct TrainedModel {
@@ -21,5 +23,9 @@ struct TrainedModel {
 
 std::string trained_definition(const TrainedModel& model, PreTokenizerKind kind);
 std::string bytes_definition();
+
+// The tokenizer's definition with a template that puts its end-of-document token in front of a text, as training did; unchanged where it has a
+// template or no such token.
+std::string definition_with_beginning(const Tokenizer& tokenizer);
 
 }  // namespace longhaul::data

@@ -15,6 +15,13 @@
 #include "data/tokenizer/unicode.h"
 
 namespace longhaul::data {
+namespace {
+
+// Tokens that end a document by their name alone, the likeliest first.
+constexpr std::string_view kUsualEnds[] = {kEndOfDocument,          "<|endoftext|>",     "<|end_of_text|>", "<end_of_document>", "</s>",
+                                           "<｜end▁of▁sentence｜>", "<end_of_sentence>", "<eos>",           "<|eos|>",           "[EOS]"};
+
+}  // namespace
 
 struct Tokenizer::Parts {
   std::string definition, where, sha256;
@@ -25,6 +32,7 @@ struct Tokenizer::Parts {
   Decoder decoder;
   std::vector<int32_t> before, after;   // what the post-processor puts around the text
   std::vector<std::string> byte_texts;  // by id, when the decoder is ByteLevel alone
+  std::vector<std::string> not_applied;
   int64_t vocabulary = 0, tokens = 0;
   char32_t space_becomes = U' ';
 
@@ -37,7 +45,9 @@ void Tokenizer::Parts::read(const JsonView& root) {
   root.require(root.value().is_object(), "an object");
   if (root.has("version") && root.at("version").string() != "1.0") root.at("version").fail("1.0", root.at("version").string());
   for (const char* key : {"truncation", "padding"}) {
-    if (root.has(key)) refuse_unsupported(root.at(key), key, "null: length is the trainer's business");
+    if (!root.has(key)) continue;  // length is the trainer's business
+    root.at(key).require(root.at(key).value().is_object(), "an object, or null");
+    not_applied.emplace_back(key);
   }
   if (root.has("normalizer")) normalizer = Normalizer(root.at("normalizer"));
   if (root.has("pre_tokenizer")) pre_tokenizer = PreTokenizer(root.at("pre_tokenizer"));
@@ -225,6 +235,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
   return fast ? text : parts.decoder.decode(std::move(tokens));
 }
 
+bool Tokenizer::decodes_locally() const { return parts_->decoder.local(); }
 int64_t Tokenizer::vocabulary() const { return parts_->vocabulary; }
 int64_t Tokenizer::tokens() const { return parts_->tokens; }
 const std::string& Tokenizer::sha256() const { return parts_->sha256; }
@@ -246,12 +257,66 @@ bool Tokenizer::is_special(int32_t id) const {
   return token != nullptr && token->special;
 }
 
+Tokenizer Tokenizer::with(const TokenRoles& roles) const {
+  const auto id_for = [&](const std::string& token, const char* option) {
+    const auto id = id_of(token);
+    if (id) return *id;
+    throw Error({.code = ExitCode::kData,
+                 .what = "the tokenizer has no such token",
+                 .expected = fmt::format("a token of {}", parts_->where),
+                 .found = token,
+                 .where = option,
+                 .hint = fmt::format("{}= leaves it to the tokens of usual names", option)});
+  };
+  Tokenizer tokenizer = *this;
+  tokenizer.end_of_document_.reset();
+  tokenizer.stop_.clear();
+  if (!roles.end_of_document.empty()) tokenizer.end_of_document_ = id_for(roles.end_of_document, "data.end_of_document");
+  for (const std::string& token : roles.stop) tokenizer.stop_.push_back(id_for(token, "data.stop_tokens"));
+  return tokenizer;
+}
+
 std::optional<int32_t> Tokenizer::end_of_document() const {
-  for (const std::string_view name : {kEndOfDocument, std::string_view("<|endoftext|>"), std::string_view("<|end_of_text|>"),
-                                      std::string_view("<end_of_document>"), std::string_view("</s>")}) {
+  if (end_of_document_) return end_of_document_;
+  for (const std::string_view name : kUsualEnds) {
     if (const auto id = parts_->added.id_of(name)) return id;
   }
   return std::nullopt;
+}
+
+const std::vector<std::string>& Tokenizer::not_applied() const { return parts_->not_applied; }
+const std::vector<int32_t>& Tokenizer::before() const { return parts_->before; }
+const std::vector<int32_t>& Tokenizer::after() const { return parts_->after; }
+
+std::vector<int32_t> Tokenizer::beginning() const {
+  if (!parts_->before.empty()) return parts_->before;
+  const auto end = end_of_document();
+  return end ? std::vector<int32_t>{*end} : std::vector<int32_t>();
+}
+
+std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
+  const std::vector<int32_t> own = encode(text);
+  const std::vector<int32_t>& before = parts_->before;
+  const bool there = !before.empty() && own.size() >= before.size() && std::equal(before.begin(), before.end(), own.begin());
+  std::vector<int32_t> ids = there ? std::vector<int32_t>() : beginning();
+  ids.insert(ids.end(), own.begin(), own.end());
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::stop_ids() const {
+  std::vector<int32_t> ids = stop_;
+  if (const auto end = end_of_document()) ids.push_back(*end);
+  std::ranges::sort(ids);
+  ids.erase(std::ranges::unique(ids).begin(), ids.end());
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::without_token() const {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < vocabulary(); ++id) {
+    if (parts_->text_of(id) == nullptr) ids.push_back(id);
+  }
+  return ids;
 }
 
 }  // namespace longhaul::data

@@ -23,6 +23,12 @@ namespace longhaul::data {
 
 inline constexpr std::string_view kEndOfDocument = "<|end_of_document|>";
 
+// What a tokenizer.json does not say of its tokens, by their texts (recipe: data.end_of_document and data.stop_tokens).
+struct TokenRoles {
+  std::string end_of_document;    // stands between documents; empty: the one of a usual name
+  std::vector<std::string> stop;  // these end a text too when one is written
+};
+
 class Tokenizer {
  public:
   static Tokenizer load(const std::filesystem::path& path);
@@ -31,6 +37,9 @@ class Tokenizer {
 
   void save(const std::filesystem::path& path) const;  // the definition as it was read, atomically
 
+  // The same with these roles; one that is no token is Error 65 that names the option.
+  Tokenizer with(const TokenRoles& roles) const;
+
   // add_special: with the post-processor's tokens (begin of sequence and the like).
   std::vector<int32_t> encode(std::string_view text, bool add_special = false) const;
   void encode_append(std::string_view text, std::vector<int32_t>& ids, bool add_special = false) const;
@@ -38,12 +47,27 @@ class Tokenizer {
   // The bytes that the ids stand for. An id without a token is Error 65.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
+  bool decodes_locally() const;  // see Decoder::local
+
   int64_t vocabulary() const;                                  // highest id + 1: rows an embedding needs
   int64_t tokens() const;                                      // ids that have a token
   std::optional<int32_t> id_of(std::string_view token) const;  // as written in the file ("Ġthe") or an added token's text
   std::optional<std::string> token_of(int32_t id) const;
   bool is_special(int32_t id) const;
-  std::optional<int32_t> end_of_document() const;  // kEndOfDocument, else a usual end-of-text token
+  std::optional<int32_t> end_of_document() const;  // by its role, else kEndOfDocument, else a usual end-of-text token
+
+  // What the post-processor's template puts before and after a text ("<s> $A"); both empty without one.
+  const std::vector<int32_t>& before() const;
+  const std::vector<int32_t>& after() const;
+  // What a text begins with, as documents did in training: the template's tokens, else the end-of-document token, else nothing.
+  std::vector<int32_t> beginning() const;
+  // The ids of a text that is to go on: the beginning and the text; a text that spells the template's tokens itself has them once.
+  std::vector<int32_t> encode_prompt(std::string_view text) const;
+  std::vector<int32_t> stop_ids() const;       // tokens that end a text: the end-of-document token and those of the role
+  std::vector<int32_t> without_token() const;  // ids below vocabulary() that stand for nothing: files may leave gaps
+
+  // Parts of the definition that are read over, for ids of a text do not depend on them here: "truncation", "padding".
+  const std::vector<std::string>& not_applied() const;
 
   const std::string& sha256() const;      // of the definition
   const std::string& definition() const;  // the JSON text
@@ -62,6 +86,8 @@ class Tokenizer {
   struct Parts;
   explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
   std::shared_ptr<const Parts> parts_;
+  std::optional<int32_t> end_of_document_;  // by role
+  std::vector<int32_t> stop_;
 };
 
 }  // namespace longhaul::data

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -63,10 +64,42 @@ constexpr std::array kSaysNothing = {"architectures",
                                      "begin_suppress_tokens",
                                      "forced_bos_token_id",
                                      "forced_eos_token_id",
-                                     "chunk_size_feed_forward"};
+                                     "chunk_size_feed_forward",
+                                     "is_decoder",
+                                     "use_bfloat16",
+                                     "output_scores",
+                                     "num_beam_groups",
+                                     "diversity_penalty",
+                                     "typical_p",
+                                     "encoder_no_repeat_ngram_size",
+                                     "remove_invalid_values",
+                                     "exponential_decay_length_penalty",
+                                     "tf_legacy_loss",
+                                     "max_sequence_length",
+                                     "model_max_length",
+                                     "predict_special_tokens",
+                                     "output_past",
+                                     "_num_labels",
+                                     "_commit_hash",
+                                     "transformers.js_config",
+                                     "unsloth_version",
+                                     "unsloth_fixed"};
 
 constexpr std::array kOfTraining = {"attention_dropout",     "attn_pdrop",        "embd_pdrop",         "resid_pdrop", "hidden_dropout",
                                     "summary_first_dropout", "initializer_range", "router_jitter_noise"};
+
+// Fields that many files have without meaning anything by them: with this value they change nothing, with another one they might.
+const std::map<std::string, nlohmann::json>& neutral_fields() {
+  static const std::map<std::string, nlohmann::json> fields = {{"add_cross_attention", false},
+                                                               {"tie_encoder_decoder", false},
+                                                               {"pruned_heads", nlohmann::json::object()},
+                                                               {"use_mrope", false},         // Qwen2.5
+                                                               {"is_llama_config", true},    // SmolLM, by nanotron
+                                                               {"rope_interleaved", false},  // likewise
+                                                               {"use_sliding_window", false},
+                                                               {"n_special", 0}};  // GPT-2
+  return fields;
+}
 
 std::string brief_json(const nlohmann::json& value) {
   return brief(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), 120);
@@ -184,17 +217,28 @@ void ConfigReader::ignore(const std::string& key) {
 
 void ConfigReader::finish() {
   for (const char* key : kOfTraining) ignore(key);
+  std::vector<std::string> unknown;
   for (const auto& [key, value] : config_.items()) {
     if (read_.contains(key) || std::ranges::find(kSaysNothing, key) != kSaysNothing.end()) continue;
     if (value.is_null()) {  // not set
       ignored_.push_back(key);
       continue;
     }
-    const std::string near = nearest_spelling(key, {read_.begin(), read_.end()});
-    refuse(brief(key),
-           near.empty() ? "only fields whose effect on the model is known" : "only fields whose effect is known, such as " + near,
-           brief_json(value), "if it changes nothing that the model computes, remove it from the file");
+    const auto neutral = neutral_fields().find(key);
+    if (neutral != neutral_fields().end() && neutral->second == value) {
+      ignored_.push_back(key);
+      continue;
+    }
+    unknown.push_back(key);
   }
+  if (unknown.empty()) return;
+  const std::string near = nearest_spelling(unknown.front(), {read_.begin(), read_.end()});
+  std::string found = brief_json(config_.at(unknown.front()));
+  for (size_t i = 1; i < unknown.size(); ++i) found += fmt::format("{} {}", i == 1 ? "; also" : ",", brief(unknown[i]));
+  refuse(brief(unknown.front()),
+         near.empty() ? "only fields whose effect on the model is known" : "only fields whose effect is known, such as " + near, found,
+         unknown.size() == 1 ? "if it changes nothing that the model computes, remove it from the file"
+                             : "those that change nothing that the model computes may be removed from the file");
 }
 
 }  // namespace longhaul::model

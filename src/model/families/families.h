@@ -55,6 +55,7 @@ struct Family {
   std::vector<std::string_view> model_types;    // of config.json
   std::vector<std::string_view> architectures;  // likewise; the first is written
   std::string_view title;                       // for people
+  std::string_view loaded_by = "transformers";  // a program that has a model for its files
   recipe::ModelConfig (*read)(ConfigReader&);
   void (*write)(const recipe::ModelConfig&, nlohmann::ordered_json&);  // all that says what the model computes
   std::vector<PublicLayout> layouts;

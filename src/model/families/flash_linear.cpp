@@ -53,8 +53,11 @@ ModelConfig read_flash_linear(ConfigReader& reader, const char* family, Mixer mi
   reader.must_be("attn", nullptr, "layers of softmax attention among the others are not read");
   reader.must_be("attnres_block_size", nullptr, "the residual is a sum");
   reader.must_be("elementwise_affine", true, "norms have weights");
+  reader.must_be("use_rope", false, "there are no positions outside the mixers");
+  reader.must_be("use_elu", false, "queries and keys go through no elu");
+  reader.must_be("share_conv_kernel", false, "queries, keys and values have convolutions of their own");
   for (const char* of_arithmetic : {"attn_mode", "fuse_norm", "fuse_swiglu", "fuse_cross_entropy", "fuse_linear_cross_entropy",
-                                    "use_l2warp", "max_position_embeddings"}) {
+                                    "use_l2warp", "max_position_embeddings", "norm_first"}) {
     reader.ignore(of_arithmetic);  // the same numbers in another way, or of training alone
   }
   return config;
@@ -278,6 +281,7 @@ const Family kRetnet{.name = "retnet",
                      .model_types = {"retnet"},
                      .architectures = {"RetNetForCausalLM"},
                      .title = "RetNet, as flash-linear-attention has it",
+                     .loaded_by = "flash-linear-attention",
                      .read = read_retnet,
                      .write = write_retnet,
                      .layouts = {{"", fused_norm}, {kUnfused, unfused_norm}}};
@@ -285,6 +289,7 @@ const Family kGla{.name = "gla",
                   .model_types = {"gla"},
                   .architectures = {"GLAForCausalLM"},
                   .title = "GLA, as flash-linear-attention has it",
+                  .loaded_by = "flash-linear-attention",
                   .read = read_gla,
                   .write = write_gla,
                   .layouts = {{"", fused_norm}, {kUnfused, unfused_norm}}};
@@ -292,6 +297,7 @@ const Family kHgrn2{.name = "hgrn2",
                     .model_types = {"hgrn2"},
                     .architectures = {"HGRN2ForCausalLM"},
                     .title = "HGRN2, as flash-linear-attention has it",
+                    .loaded_by = "flash-linear-attention",
                     .read = read_hgrn2,
                     .write = write_hgrn2,
                     .layouts = {{"", hgrn2_tensors}}};
@@ -299,6 +305,7 @@ const Family kGatedDeltaNet{.name = "gated_deltanet",
                             .model_types = {"gated_deltanet"},
                             .architectures = {"GatedDeltaNetForCausalLM"},
                             .title = "Gated DeltaNet, as flash-linear-attention has it",
+                            .loaded_by = "flash-linear-attention",
                             .read = read_gated_deltanet,
                             .write = write_gated_deltanet,
                             .layouts = {{"", deltanet_tensors}}};
@@ -306,6 +313,7 @@ const Family kDeltaNet{.name = "delta_net",
                        .model_types = {"delta_net"},
                        .architectures = {"DeltaNetForCausalLM"},
                        .title = "DeltaNet, as flash-linear-attention has it",
+                       .loaded_by = "flash-linear-attention",
                        .read = read_deltanet,
                        .write = write_deltanet,
                        .layouts = {{"", deltanet_tensors}}};

@@ -104,9 +104,25 @@ void read_window(ConfigReader& reader, recipe::ModelConfig& config, int64_t othe
   config.softmax.windows = {reader.says("sliding_window") ? reader.integer_or("sliding_window", 0) : otherwise};
 }
 
-void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config) {
+// 0: none.
+static int64_t read_used_window(ConfigReader& reader) {
   const bool used = reader.flag_or("use_sliding_window", false);
-  const int64_t said = reader.says("sliding_window") ? reader.integer_or("sliding_window", 0, /*least=*/0) : 4096, window = used ? said : 0;
+  const int64_t said = reader.says("sliding_window") ? reader.integer_or("sliding_window", 0, /*least=*/0) : 4096;
+  return used ? said : 0;
+}
+
+void read_common_window(ConfigReader& reader, recipe::ModelConfig& config) {
+  const int64_t window = read_used_window(reader);
+  reader.ignore("max_window_layers");
+  const char* const kind = window > 0 ? kSliding : kFull;
+  for (const std::string& type : reader.texts("layer_types")) {
+    if (type != kind) reader.refuse("layer_types", fmt::format("{} throughout: layers of this family are alike", kind), type);
+  }
+  config.softmax.windows = {window};
+}
+
+void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config, WindowedLayers otherwise) {
+  const int64_t window = read_used_window(reader);
   const int64_t first = reader.integer_or("max_window_layers", 28, 0);
   const bool listed = reader.has("layer_types");
   const std::vector<std::string> types = reader.texts("layer_types");
@@ -116,7 +132,8 @@ void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config) {
   }
   std::vector<int64_t> windows;
   for (int64_t l = 0; l < config.layers; ++l) {
-    const std::string type = listed ? types[static_cast<size_t>(l)] : window > 0 && l >= first ? kSliding : kFull;
+    const bool in_pattern = otherwise == WindowedLayers::kUpper ? l >= first : l % 2 == 0 && l < first;
+    const std::string type = listed ? types[static_cast<size_t>(l)] : window > 0 && in_pattern ? kSliding : kFull;
     if (type != kSliding && type != kFull) reader.refuse("layer_types", fmt::format("{} or {}", kFull, kSliding), type);
     if (type == kSliding && window == 0) reader.refuse("layer_types", "no sliding layers where use_sliding_window is not set", type);
     windows.push_back(type == kSliding ? window : 0);
@@ -162,6 +179,13 @@ void write_layer_windows(const recipe::ModelConfig& config, nlohmann::ordered_js
   json["sliding_window"] = window > 0 ? nlohmann::ordered_json(window) : nlohmann::ordered_json();
   json["layer_types"] = types;
   if (!json.contains("max_window_layers")) json["max_window_layers"] = config.layers;  // layer_types decides
+}
+
+void write_common_window(const recipe::ModelConfig& config, nlohmann::ordered_json& json) {
+  const int64_t window = config.softmax.window(0);
+  json["use_sliding_window"] = window > 0;
+  json["sliding_window"] = window > 0 ? nlohmann::ordered_json(window) : nlohmann::ordered_json();
+  json.erase("layer_types");  // transformers would take no notice of it
 }
 
 void add_softmax(PublicTensors& tensors, const recipe::ModelConfig& config, const std::string& theirs, const std::string& ours) {

@@ -20,8 +20,12 @@ recipe::ModelConfig read_llama_like(ConfigReader& reader, const LlamaDefaults& d
 void read_balance(ConfigReader& reader, recipe::ModelConfig& config);
 void write_balance(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
 void read_experts(ConfigReader& reader, recipe::ModelConfig& config);  // num_local_experts, num_experts_per_tok
-// use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen's files have them.
-void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config);
+// use_sliding_window, sliding_window, max_window_layers and layer_types, as Qwen's files have them. Which layers have the window where layer_types does
+// not say it: kUpper: those from max_window_layers on; kAlternating: every second one below it, the first layer with it.
+enum class WindowedLayers { kUpper, kAlternating };
+void read_layer_windows(ConfigReader& reader, recipe::ModelConfig& config, WindowedLayers otherwise = WindowedLayers::kUpper);
+// use_sliding_window and sliding_window for all layers alike, as transformers computes Qwen3-MoE whatever max_window_layers and layer_types say.
+void read_common_window(ConfigReader& reader, recipe::ModelConfig& config);
 // One window for all layers, or none. otherwise: where the field is not there at all.
 void read_window(ConfigReader& reader, recipe::ModelConfig& config, int64_t otherwise);
 int64_t read_head_dim(ConfigReader& reader, int64_t hidden, int64_t heads);  // hidden / heads where nothing is said, which must divide
@@ -29,6 +33,7 @@ int64_t read_head_dim(ConfigReader& reader, int64_t hidden, int64_t heads);  // 
 void write_llama_like(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
 void write_experts(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
 void write_layer_windows(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
+void write_common_window(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
 void write_window(const recipe::ModelConfig& config, nlohmann::ordered_json& json);
 
 // Embedding, norms and softmax attention under Llama's names; dense channel mixers too. Experts: Mixtral's names.

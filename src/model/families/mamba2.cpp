@@ -54,9 +54,12 @@ recipe::ModelConfig read_mamba2(ConfigReader& reader) {
   reader.must_be("use_conv_bias", true, "the convolution has a bias");
   reader.must_be("rms_norm", true, "the mixer ends with a norm");
   read_step_limit(reader);
-  for (const char* of_training : {"rescale_prenorm_residual", "time_step_min", "time_step_max", "time_step_floor", "time_step_rank"}) {
+  for (const char* of_training : {"rescale_prenorm_residual", "time_step_min", "time_step_max", "time_step_floor", "time_step_rank",
+                                  "time_step_init_scheme", "time_step_scale"}) {
     reader.ignore(of_training);  // how weights begin
   }
+  reader.must_be("intermediate_size", expand * config.hidden, "it is expand · hidden_size");
+  reader.ignore("norm_before_gate");  // transformers has no such choice: the gate comes first
   for (const char* of_arithmetic : {"chunk_size", "residual_in_fp32"}) reader.ignore(of_arithmetic);
   return config;
 }

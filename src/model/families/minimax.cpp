@@ -180,7 +180,9 @@ recipe::ModelConfig read_original(ConfigReader& reader) {
     config.wiring = recipe::Wiring::kPreNorm;
     config.alpha = config.beta = 1;
   }
-  reader.must_be("shared_intermediate_size", 0, "a shared expert is not supported");
+  const nlohmann::json* const shared = reader.any("shared_intermediate_size");  // a number, or a list of one
+  if (shared != nullptr && *shared != nlohmann::json::array({0}))
+    reader.must_be("shared_intermediate_size", 0, "a shared expert is not supported");
   reader.ignore("shared_moe_mode");  // of a shared expert, which is not there
   reader.must_be("sliding_window", nullptr, "every token sees all before it");
   std::vector<Mixer> layers;
@@ -217,6 +219,7 @@ const Family kMinimax{.name = "minimax",
                       .model_types = {"minimax_text_01", "minimax_m1", "MiniMaxText01"},
                       .architectures = {"MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM"},
                       .title = "MiniMax-Text-01, as published",
+                      .loaded_by = "the code that MiniMaxAI/MiniMax-Text-01 brings along, and vLLM; transformers alone has no model for it",
                       .read = read_original,
                       .write = write_original,
                       .layouts = {{"", minimax_tensors}, {"stacked experts", stacked_tensors}},

@@ -20,11 +20,17 @@ void write_qwen2(const recipe::ModelConfig& config, nlohmann::ordered_json& json
   write_layer_windows(config, json);
 }
 
-recipe::ModelConfig read_qwen3(ConfigReader& reader) {
+// All but the windows.
+recipe::ModelConfig read_any_qwen3(ConfigReader& reader) {
   if (!reader.has("head_dim")) reader.refuse("head_dim", "the width of a head", "it is missing");
   recipe::ModelConfig config = read_llama_like(reader, {.family = "qwen3"});
   config.softmax.qk_norm = true;
   if (reader.flag_or("attention_bias", false)) config.softmax.bias = recipe::AttentionBias::kAll;
+  return config;
+}
+
+recipe::ModelConfig read_qwen3(ConfigReader& reader) {
+  recipe::ModelConfig config = read_any_qwen3(reader);
   read_layer_windows(reader, config);
   return config;
 }
@@ -75,7 +81,7 @@ recipe::ModelConfig read_qwen2_moe(ConfigReader& reader) {
   const bool biased = reader.flag_or("qkv_bias", true);
   if (!biased) reader.refuse("qkv_bias", "true", "false");
   config.softmax.bias = recipe::AttentionBias::kQkv;
-  read_layer_windows(reader, config);
+  read_layer_windows(reader, config, WindowedLayers::kAlternating);
   read_qwen_experts(reader, config);
   config.shared_experts = 1;
   config.shared_intermediate = reader.integer("shared_expert_intermediate_size");
@@ -91,14 +97,16 @@ void write_qwen2_moe(const recipe::ModelConfig& config, nlohmann::ordered_json& 
 }
 
 recipe::ModelConfig read_qwen3_moe(ConfigReader& reader) {
-  recipe::ModelConfig config = read_qwen3(reader);
+  recipe::ModelConfig config = read_any_qwen3(reader);
   config.family = "qwen3_moe";
+  read_common_window(reader, config);
   read_qwen_experts(reader, config);
   return config;
 }
 
 void write_qwen3_moe(const recipe::ModelConfig& config, nlohmann::ordered_json& json) {
   write_qwen3(config, json);
+  write_common_window(config, json);
   write_qwen_experts(config, json);
 }
 
