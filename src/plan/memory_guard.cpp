@@ -81,12 +81,13 @@ class Advice {
 
 std::string table(const MemoryPlan& plan) {
   const MemoryMoment& fullest = plan.fullest();
-  std::string text = text_of(fullest.bytes.total() + plan.not_tensors);
+  std::string text = text_of(fullest.bytes.total() + plan.communication + plan.not_tensors);
   const auto row = [&](std::string_view name, double bytes) { text += fmt::format("\n            {:<18} {:>10}", name, text_of(bytes)); };
   for (size_t i = 0; i < kMemoryPurposes; ++i) {
     const auto purpose = static_cast<MemoryPurpose>(i);
     if (fullest.bytes[purpose] > 0) row(name_of(purpose), fullest.bytes[purpose]);
   }
+  if (plan.communication > 0) row("communication", plan.communication);
   row("not tensors", plan.not_tensors);
   return text;
 }
@@ -94,7 +95,7 @@ std::string table(const MemoryPlan& plan) {
 }  // namespace
 
 double needed_bytes(const MemoryRequest& request, const MemoryPlan& plan) {
-  return request.on_gpu ? plan.device_peak() : plan.peak() + plan.not_tensors;
+  return request.on_gpu ? plan.device_peak() : plan.peak() + plan.communication + plan.not_tensors;
 }
 
 void require_memory(const MemoryRequest& request, int64_t available_bytes, const MemoryOwner& owner) {

@@ -70,7 +70,7 @@ class RankPlan {
     passing[kParameters] += state.passing_weights;
     passing[kGradients] += state.passing_gradients;
     // The parts of a sum, of every rank one, that each adds its share of: at most a round of Gloo's, of the gradients that are summed at once.
-    if (rank_.processes) passing[kWorkspace] += std::min(kGlooRound, state.largest_sum);
+    plan.communication = rank_.processes ? std::min(kGlooRound, state.largest_sum) : 0;
     const double saved = saved_bytes() * number(whole_.checkpoint_copies);
     if (whole_.saves_between) passing[kCheckpoint] = saved;
     add_passes(passing, plan.moments);

@@ -98,6 +98,7 @@ plan::MemoryPlan plan_together(const plan::MemoryRequest& request, const paralle
       together.moments[0].bytes[purpose] += most[purpose];
       peaks[purpose] += each.peaks()[purpose];
     }
+    together.communication += each.communication;
     together.not_tensors += each.not_tensors;
   }
   for (size_t i = 0; i < kMemoryPurposes; ++i) {  // each purpose has a fullest moment of its own
@@ -209,6 +210,7 @@ std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan)
     const auto purpose = static_cast<MemoryPurpose>(i);
     if (bytes[purpose] > 0) rows.push_back({std::string(longhaul::name_of(purpose)), plan::whole_bytes(bytes[purpose])});
   }
+  if (plan.communication > 0) rows.push_back({"communication", plan::whole_bytes(plan.communication)});
   rows.push_back({"not tensors", plan::whole_bytes(plan.not_tensors)});
   return rows;
 }

@@ -45,7 +45,13 @@ TEST_F(LaunchedRun, CopiesForTheMemoryTierArePlanned) {
     if (const auto* start = std::get_if<observe::RunStart>(&event.body)) of_one = start->peak_flops_per_second.value();
   }
   EXPECT_DOUBLE_EQ(starts[0].peak_flops_per_second.value(), cores * of_one);
-  EXPECT_NEAR(static_cast<double>(rows["together"].peak_bytes) / static_cast<double>(rows["together"].planned_bytes.value()), 1, 0.1);
+  // Two sets of buffers are planned; whether the second one was needed is a matter of time.
+  const double planned = static_cast<double>(rows["together"].planned_bytes.value()),
+               peak = static_cast<double>(rows["together"].peak_bytes);
+  const double copy = static_cast<double>(rows["checkpoint copy"].planned_bytes.value()) / 2;
+  EXPECT_LT(peak, 1.1 * planned);
+  EXPECT_GT(peak, 0.9 * (planned - copy));
+  EXPECT_GE(static_cast<double>(rows["checkpoint copy"].peak_bytes), 0.95 * copy);
 }
 
 TEST_F(LaunchedRun, ARequestToStopReachesAllAtOneStep) {

@@ -51,7 +51,7 @@ double planned_here(const recipe::Recipe& recipe, int64_t ranks) {
   const plan::MemoryPlan plan =
       memory_plan_of(memory_request(recipe, at::kCPU), parallel::arrangement_of(recipe.model, recipe.parallel, kRanksHere),
                      std::span(all).first(static_cast<size_t>(ranks)));
-  return plan.peak() + plan.not_tensors;
+  return plan.peak() + plan.communication + plan.not_tensors;
 }
 
 TEST(MachineMemory, ARankOfItsOwnProcessAndAllOfTheMachine) {

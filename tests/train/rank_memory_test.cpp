@@ -127,7 +127,9 @@ class RankMemory : public ::testing::Test {
         }
         // Only a purpose of weight has to come near; and a pipeline may hold one gradient of hidden states more or less than planned, as its peer takes it.
         if (std::max(planned, counted) < 0.05 * total) continue;
-        EXPECT_NEAR(planned, counted, (purpose == "together" ? of_all : of_purpose) * counted)
+        // The parts of a sum between processes, of at most a layer's gradients here, are there or not when all is fullest.
+        const double sum = purpose == "together" || purpose == "workspace" ? 1.5e6 : 0;
+        EXPECT_NEAR(planned, counted, (purpose == "together" ? of_all : of_purpose) * counted + sum)
             << name << ", rank " << rank << ": " << purpose << ", " << bytes_text(*row.planned_bytes) << " planned, "
             << bytes_text(row.peak_bytes) << " counted";
       }
@@ -277,7 +279,7 @@ std::vector<Case> of_outer_loops() {
     cases.push_back({"workers2 " + method, 2, words, "dense", method == "co2" || method == "delay_corrected" ? "dense bf16" : ""});
   }
   cases.push_back(
-      {"workers2 narrow wire", 2, {"optim.outer=diloco", "optim.outer_every=2", "optim.outer_wire=bf16"}, "dense", "dense fp32"});
+      {"workers2 narrow wire", 2, {"optim.outer=diloco", "optim.outer_every=2", "optim.outer_wire=bfloat16"}, "dense", "dense fp32"});
   return cases;
 }
 
