@@ -27,7 +27,8 @@ struct RecomputedPart {
 // The results of `run`. Gradients of inputs that are also kept are the inputs' own.
 std::vector<Tensor> recomputed(const char* op, const RecomputedPart& part);
 
-// What a part got from elsewhere (other ranks) and is small: its first run keeps it, its second one finds it instead of asking again. Both come to it in
+// What a part got from elsewhere (other ranks) and is small, or took long to make beside its size (attention): its first run keeps it, its second one finds
+// it instead of asking, or computing, again. Both come to it in
 // the same order. Nothing is kept outside of a part, and none of its gradients go back this way.
 bool runs_again();                                      // this is the second run of a part
 void keep_for_second_run(std::vector<Tensor> tensors);  // some may be undefined

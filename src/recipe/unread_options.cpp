@@ -90,9 +90,10 @@ std::set<std::string> names_in(const OptimOptions& optim) {
   return names;
 }
 
-bool said_by_somebody(const Origin& origin) {
-  return (origin.kind == Origin::Kind::kFile || origin.kind == Origin::Kind::kCommandLine) && !origin.earlier.starts_with("preset") &&
-         origin.earlier != "default";
+// On the command line, or in the recipe itself: what stands in a file that it builds on is for others too.
+bool said_of_this(const LoadedRecipe& loaded, const Origin& origin) {
+  if (origin.kind == Origin::Kind::kCommandLine || origin.earlier == Origin{.kind = Origin::Kind::kCommandLine}.text()) return true;
+  return origin.kind == Origin::Kind::kFile && origin.earlier.empty() && origin.detail.starts_with(loaded.source + ":");
 }
 
 void add_unread_of_groups(const OptimOptions& optim, std::vector<std::string>& out) {
@@ -115,7 +116,7 @@ std::vector<std::string> unread_options(const LoadedRecipe& loaded) {
   std::vector<std::string> unread;
   for (size_t i = 0; i < options.all().size(); ++i) {
     const Option& option = options.all()[i];
-    if (option.get() == defaults.all()[i].get() || !said_by_somebody(loaded.origin(option.name))) continue;
+    if (option.get() == defaults.all()[i].get() || !said_of_this(loaded, loaded.origin(option.name))) continue;
     const auto condition = std::ranges::find(kConditions, option.name, &Condition::option);
     if (condition != std::end(kConditions) && !condition->read(recipe))
       unread.push_back(fmt::format("{} (read where {})", option.name, condition->where));

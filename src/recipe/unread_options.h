@@ -1,5 +1,5 @@
 // unread_options: what somebody has set and nothing of the recipe reads: numbers of other optimizers, schedules and outer loops than those it has. A value
-// from a preset, or that is the default, is nobody's mistake. Pure.
+// from a preset or from a file that the recipe builds on, or that is the default, is nobody's mistake. Pure.
 #pragma once
 
 #include <string>

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "base/temporary_folder.h"
 #include "recipe/optimizers.h"
 #include "recipe/option.h"
 #include "recipe/write.h"
@@ -10,7 +13,6 @@
 namespace longhaul::recipe {
 namespace {
 
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -39,6 +41,15 @@ TEST(UnreadOptions, NumbersOfWhatTheRecipeDoesNotHaveAreNamed) {
               ElementsAre("optim.outer_clip (read where optim.outer = co2)"));
   EXPECT_THAT(unread({R"(optim.group=[{ tensors = ["embedding"], name = "sgd", beta2 = 0.9 }])"}),
               ElementsAre("beta2 of optim.group, entry 1 (sgd has none)"));
+}
+
+// Stages of one training build on the first one's recipe, and have other schedules.
+TEST(UnreadOptions, WhatARecipeBuildsOnIsForOthersToo) {
+  const longhaul::TemporaryFolder folder;  // a neighbour has one of this name
+  std::ofstream(folder / "first.toml") << "[optim]\nschedule = \"wsd\"\ndecay_steps = 5\nfinal_lr_fraction = 0.3\n";
+  std::ofstream(folder / "second.toml") << "base = \"first.toml\"\n[optim]\nschedule = \"constant\"\nmomentum = 0.5\n";
+  EXPECT_THAT(unread_options(load(folder / "first.toml")), IsEmpty());
+  EXPECT_THAT(unread_options(load(folder / "second.toml")), ElementsAre(HasSubstr("optim.momentum")));
 }
 
 // A run goes on from its own recipe.toml, in which every value stands: only what somebody had said counts.
