@@ -169,7 +169,7 @@ void say_dtype(nlohmann::ordered_json& json, ScalarType dtype) {
 ExportReport export_model(const fs::path& path, const fs::path& out, std::optional<ScalarType> dtype,
                           const std::function<void(int64_t, int64_t)>& progress) {
   storage::FileSystem& files = storage::local_file_system();
-  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents);
+  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
   recipe::ModelConfig saved = saved_recipe(checkpoint).recipe.model;
   saved.predict_ahead = 0;  // what predicts further ahead stays here
   const recipe::ModelConfig config = in_its_family(saved);
