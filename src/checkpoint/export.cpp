@@ -218,7 +218,7 @@ void say_dtype(nlohmann::ordered_json& json, ScalarType dtype) {
 ExportReport export_model(const fs::path& path, const fs::path& out, std::optional<ScalarType> dtype,
                           const std::function<void(int64_t, int64_t)>& progress, const std::string& asked_family) {
   storage::FileSystem& files = storage::local_file_system();
-  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents);
+  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
   const recipe::Recipe recipe = saved_recipe(checkpoint).recipe;
   recipe::ModelConfig saved = recipe.model;
   saved.predict_ahead = 0;  // what predicts further ahead stays here

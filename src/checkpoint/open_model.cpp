@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/load.h"
+#include "checkpoint/naming.h"
 #include "checkpoint/saved_recipe.h"
 #include "storage/catalog.h"
 
@@ -38,7 +39,7 @@ void say_what_experts_hold(const model::Decoder& decoder) {
 
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device, const std::string& experts) {
   const storage::LocalFileSystem files;
-  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents);
+  const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
   OpenModel model{.recipe = saved_recipe(checkpoint), .folder = checkpoint.folder(), .step = checkpoint.manifest().step};
   const auto& position = checkpoint.manifest().data_position;
   if (position.is_object()) model.tokenizer_sha256 = position.value("tokenizer_sha256", "");

@@ -21,7 +21,7 @@ struct OpenModel {
 };
 
 // path: as storage::resolve takes it; of several checkpoints the newest valid one. dtype: "bf16", "fp32", "fp64"; empty: the
-// recipe's. experts: "int8", or empty for the dtype; the log says what int8 holds in bytes. Every byte is verified first. kCheckpoint errors; kUsage:
+// recipe's. experts: "int8", or empty for the dtype; the log says what int8 holds in bytes. Every byte of its weights is verified first; the other files need not be there. kCheckpoint errors; kUsage:
 // int8 of a model without experts.
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "", at::Device device = at::kCPU,
                      const std::string& experts = "");

@@ -6,21 +6,12 @@
 
 #include "base/background_work.h"
 #include "base/clock.h"
+#include "base/disk_errors.h"
 #include "base/fault_point.h"
 #include "base/log.h"
-#include "storage/checkpoint_files.h"
+#include "checkpoint/verify_together.h"
 
 namespace longhaul::checkpoint {
-namespace {
-
-// Of the disk, or of this user's share of it.
-bool is_want_of_room(const Error& error) {
-  const auto says = [&](int number) { return error.fields().found.find(std::generic_category().message(number)) != std::string::npos; };
-  return error.code() == ExitCode::kDisk && (says(ENOSPC) || says(EDQUOT));
-}
-
-}  // namespace
-
 Saver::Saver(storage::FileSystem& files, SaverOptions options, std::unique_ptr<comm::Communicator> group)
     : files_(files), options_(std::move(options)), writers_(std::move(group)) {}
 
@@ -30,6 +21,16 @@ Saver::~Saver() {
   } catch (const std::exception& error) {
     log_error("the last checkpoint was not finished: {}", error.what());
   }
+}
+
+// What a rank's failure was, all ranks know alike.
+void Saver::write_with_room(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest) {
+  try {
+    return write(result, snapshot, manifest);
+  } catch (const Error& error) {
+    if (!says_disk_is_full(error) || !make_room(result)) throw;
+  }
+  write(result, snapshot, std::move(manifest));
 }
 
 void Saver::write(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest) {
@@ -52,44 +53,68 @@ void Saver::write(SaveResult& result, const Snapshot& snapshot, storage::Manifes
     return writer->commit(std::move(manifest)).filename().string();
   });
   result.path = options_.folder / committed;
+  // Behind a rollback a step is saved again under its name: what was known is of another one.
+  read_back_.whole.erase(result.path);
+  read_back_.damaged.erase(result.path);
   if (options_.self_test) {
-    writers_.first("self-test", [&] {
-      storage::Checkpoint::open(files_, result.path).verify();
-      return nullptr;
-    });
-    verified_.insert(result.path);
+    const std::string damage = damage_of(files_, options_.folder, committed, writers_);
+    if (!damage.empty()) {
+      throw Error({.code = ExitCode::kCheckpoint,
+                   .what = "what was saved does not read back as it was written",
+                   .found = damage,
+                   .where = result.path.string()});
+    }
+    read_back_.whole.insert(result.path);
   }
-  if (writer) keep_house(result, *writer);
+  keep_house(result, writer ? &*writer : nullptr);
 }
 
-void Saver::write_making_room(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest) {
+// All ranks read, each some files, what rank 0 must know to be whole before anything goes.
+void Saver::read_back_before_pruning(const storage::RetentionPolicy& policy) {
+  for (;;) {
+    const std::string name = writers_.first("what to read back", [&]() -> nlohmann::json {
+      const auto unread = storage::unread_before_pruning(files_, options_.folder, policy, options_.generation, read_back_);
+      return unread ? unread->filename().string() : "";
+    });
+    if (name.empty()) return;
+    const std::string damage = damage_of(files_, options_.folder, name, writers_);
+    if (damage.empty())
+      read_back_.whole.insert(options_.folder / name);
+    else
+      read_back_.damaged.emplace(options_.folder / name, damage);
+  }
+}
+
+std::vector<std::filesystem::path> Saver::prune(const storage::RetentionPolicy& policy) {
+  read_back_before_pruning(policy);
+  if (writers_.rank() != 0) return {};
+  return storage::prune(files_, options_.folder, policy, options_.generation, wall_time_s(), read_back_).removed;
+}
+
+bool Saver::make_room(SaveResult& result) {
+  if (options_.retention.keep_last == INT64_MAX) return false;  // all are to be kept
+  storage::RetentionPolicy policy = options_.retention;
+  policy.keep_last = 1;
   try {
-    return write(result, snapshot, manifest);
-  } catch (const Error& full) {
-    if (!is_want_of_room(full)) throw;
-    result.removed_for_room = writers_.first("make room", [&] {
-      storage::RetentionPolicy least = options_.retention;
-      least.keep_last = 1;
-      return storage::prune(files_, options_.folder, least, options_.generation, wall_time_s(), verified_).removed.size();
-    });
-    if (result.removed_for_room == 0) throw;
+    result.removed_for_room = prune(policy);
+  } catch (const std::exception& thrown) {
+    log_warning("the disk is full, and no older checkpoint could be removed: {}", thrown.what());
   }
-  write(result, snapshot, std::move(manifest));
+  return writers_.first("room", [&]() -> nlohmann::json { return !result.removed_for_room.empty(); });
 }
 
-void Saver::keep_house(SaveResult& result, storage::CheckpointWriter& writer) {
+void Saver::keep_house(SaveResult& result, storage::CheckpointWriter* writer) {
   const auto attempt = [&](const char* what, const std::function<void()>& chore) {
     try {
       chore();
     } catch (const std::exception& thrown) {
       ErrorFields fields = error_of(thrown).fields();
       fields.what = fmt::format("{}: {}", what, fields.what);
-      result.afterwards.emplace_back(std::move(fields));
+      if (writers_.rank() == 0) result.afterwards.emplace_back(std::move(fields));
     }
   };
-  attempt("the file `latest` is not up to date", [&] { writer.point_latest_here(); });
-  attempt("old checkpoints were not removed",
-          [&] { storage::prune(files_, options_.folder, options_.retention, options_.generation, wall_time_s(), verified_); });
+  if (writer != nullptr) attempt("the file `latest` is not up to date", [&] { writer->point_latest_here(); });
+  attempt("old checkpoints were not removed", [&] { prune(options_.retention); });
 }
 
 void Saver::save(int64_t step, Providers state, storage::Manifest manifest) {
@@ -112,7 +137,7 @@ void Saver::save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage
     under_way_->begin_ns = monotonic_ns();
     try {
       written_->wait();
-      write_making_room(*under_way_, *written_, std::move(manifest));
+      write_with_room(*under_way_, *written_, std::move(manifest));
     } catch (const std::exception& thrown) {
       under_way_->failure = error_of(thrown);
     }

@@ -6,8 +6,9 @@
 // its own in one folder, which all of them reach; when all have, rank 0 commits. A checkpoint is saved on all ranks or on none: where one
 // fails, all are told of the same failure. What follows a commit (`latest`, retention) is rank 0's.
 //
-// A failed write never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were. Where the disk was full, those
-// older than the newest that reads back whole make room first (all that retention need not keep with keep_last 1), and the save is tried once more. A
+// A failed write never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were. Where it failed for
+// want of room, and checkpoints are not kept all of them, the older ones go, down to the newest that was read back whole (protected ones
+// and those of retention.keep_every stay too), and the write is tried once more. A
 // checkpoint that is committed stays committed: what fails after that is told beside it. One Saver, one trainer thread; on_result is
 // called on that thread, from save(), poll() and wait().
 #pragma once
@@ -37,8 +38,9 @@ struct SaveResult {
   double writing_seconds = 0;        // and went on beside training
   int64_t begin_ns = 0, end_ns = 0;  // of that
   std::optional<Error> failure;      // set: there is no such checkpoint, or (self_test) what is there does not read back
-  int64_t removed_for_room = 0;      // older checkpoints that a full disk cost; they are gone, whether or not the save then succeeded
   std::vector<Error> afterwards;     // rank 0: what failed once it was committed: bringing `latest` up to date, removing old checkpoints
+  // Rank 0: what was removed because the disk was full, before the write was tried again.
+  std::vector<std::filesystem::path> removed_for_room;
 };
 
 struct SaverOptions {
@@ -63,15 +65,18 @@ class Saver {
   std::optional<Error> last_failure() const { return last_failure_; }  // of the newest finished save
 
  private:
+  void write_with_room(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest);
   void write(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest);
-  void write_making_room(SaveResult& result, const Snapshot& snapshot, storage::Manifest manifest);
-  void keep_house(SaveResult& result, storage::CheckpointWriter& writer);
+  bool make_room(SaveResult& result);  // whether anything was removed
+  void read_back_before_pruning(const storage::RetentionPolicy& policy);
+  std::vector<std::filesystem::path> prune(const storage::RetentionPolicy& policy);
+  void keep_house(SaveResult& result, storage::CheckpointWriter* writer);
 
   storage::FileSystem& files_;
   SaverOptions options_;
   Writers writers_;
-  CopyOut copies_;  // of those that come without one
-  storage::VerifiedPaths verified_;
+  CopyOut copies_;               // of those that come without one
+  storage::ReadBack read_back_;  // rank 0's
   std::unique_ptr<SaveResult> under_way_;
   std::shared_ptr<const Snapshot> written_;  // what is under way is made of
   std::optional<Error> last_failure_;

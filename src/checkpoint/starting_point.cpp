@@ -5,12 +5,14 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/naming.h"
 #include "checkpoint/new_folder.h"
 #include "checkpoint/published_model.h"
 #include "checkpoint/published_tokens.h"
 #include "checkpoint/saved_recipe.h"
 #include "checkpoint/upcycling.h"
+#include "checkpoint/verify_together.h"
 #include "layout/parameters.h"
 #include "storage/catalog.h"
 
@@ -55,7 +57,7 @@ class FromPublished final : public StartingPoint {
 class FromCheckpoint final : public StartingPoint {
  public:
   explicit FromCheckpoint(const fs::path& path)
-      : checkpoint_(storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kContents)) {
+      : checkpoint_(storage::open_checkpoint(storage::local_file_system(), path, storage::Depth::kSizes, kWeightRole)) {
     path_ = path;
     const recipe::Recipe saved = saved_recipe(checkpoint_).recipe;
     model_ = saved.model;
@@ -64,10 +66,22 @@ class FromCheckpoint final : public StartingPoint {
     beside_ = run / kPublishedBeside;
     if (fs::exists(run / "tokenizer.json")) tokenizer_ = run / "tokenizer.json";
     const auto& environment = checkpoint_.manifest().environment;
-    for (const char* key : {"imported_family", "imported_layout"}) {
+    for (const char* key : kOriginKeys) {
       if (environment.is_object() && environment.contains(key)) origin_[key] = environment[key];
     }
     origin_["started_from"] = checkpoint_.folder().string();
+  }
+
+  void verify(const Writers& together) const override {
+    const fs::path folder = checkpoint_.folder().parent_path();
+    const std::string damage =
+        damage_of(storage::local_file_system(), folder, checkpoint_.folder().filename().string(), together, kWeightRole);
+    if (damage.empty()) return;
+    throw Error({.code = ExitCode::kCheckpoint,
+                 .what = "the checkpoint that the run was to begin with is damaged",
+                 .found = damage,
+                 .where = fmt::format("--from {}", path_.string()),
+                 .hint = program_command("checkpoint verify RUN") + " says which of a run are whole"});
   }
 
  private:
@@ -79,30 +93,42 @@ class FromCheckpoint final : public StartingPoint {
   storage::Checkpoint checkpoint_;
 };
 
+// tokenizer: as a recipe says it; empty: nothing is said of it, nor of the roles of its tokens.
+recipe::FirstWords words_of(const recipe::ModelConfig& model, const std::string& tokenizer, const data::TokenRoles& roles, const std::string& origin) {
+  recipe::FirstWords words{.origin = origin};
+  words.recipe.model = model;
+  words.recipe.model.preset.clear();
+  if (!tokenizer.empty()) words.recipe.data.tokenizer = tokenizer;
+  words.recipe.data.end_of_document = roles.end_of_document;
+  words.recipe.data.stop_tokens = roles.stop;
+  const recipe::OptionSet options = recipe::options_of(words.recipe);
+  for (const recipe::Option& option : options.all()) {
+    const bool of_tokenizer = option.name == "data.tokenizer" || (option.name == "data.end_of_document" && !roles.end_of_document.empty()) ||
+                              (option.name == "data.stop_tokens" && !roles.stop.empty());
+    if ((of_tokenizer && !tokenizer.empty()) || (option.section() == "model" && option.name != "model.preset")) words.keys.push_back(option.name);
+  }
+  return words;
+}
+
 }  // namespace
+
+std::optional<recipe::FirstWords> words_of_run(const fs::path& run_folder) {
+  const auto found = storage::list_checkpoints(storage::local_file_system(), run_folder / "checkpoints");
+  if (found.empty() || !found.front().usable()) return std::nullopt;
+  const auto newest = storage::Checkpoint::open_unchecked(storage::local_file_system(), found.front().path);
+  const recipe::LoadedRecipe saved = saved_recipe(newest);
+  const fs::path tokenizer = run_folder / "tokenizer.json";
+  const bool own = fs::exists(tokenizer) && saved.recipe.data.tokenizer != "train" && saved.recipe.data.tokenizer != "bytes";
+  return words_of(saved.recipe.model, own ? tokenizer.string() : saved.recipe.data.tokenizer,
+                  {saved.recipe.data.end_of_document, saved.recipe.data.stop_tokens}, found.front().path.string());
+}
 
 std::shared_ptr<const StartingPoint> StartingPoint::open(const fs::path& path) {
   if (fs::exists(path / "config.json")) return std::make_shared<FromPublished>(path);
   return std::make_shared<FromCheckpoint>(path);
 }
 
-recipe::FirstWords StartingPoint::first_words() const {
-  recipe::FirstWords words{.origin = path_.string()};
-  words.recipe.model = model_;
-  words.recipe.model.preset.clear();
-  if (!tokenizer_.empty()) words.recipe.data.tokenizer = tokenizer_.string();
-  words.recipe.data.end_of_document = roles_.end_of_document;
-  words.recipe.data.stop_tokens = roles_.stop;
-  const recipe::OptionSet options = recipe::options_of(words.recipe);
-  for (const recipe::Option& option : options.all()) {
-    const bool of_tokenizer = option.name == "data.tokenizer" ||
-                              (option.name == "data.end_of_document" && !roles_.end_of_document.empty()) ||
-                              (option.name == "data.stop_tokens" && !roles_.stop.empty());
-    if ((of_tokenizer && !tokenizer_.empty()) || (option.section() == "model" && option.name != "model.preset"))
-      words.keys.push_back(option.name);
-  }
-  return words;
-}
+recipe::FirstWords StartingPoint::first_words() const { return words_of(model_, tokenizer_.string(), roles_, path_.string()); }
 
 // What predicts further ahead may begin here: files of published models have none.
 std::string StartingPoint::require_fitting(const recipe::LoadedRecipe& loaded) const {

@@ -4,17 +4,23 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/state.h"
 #include "data/tokenizer/tokenizer.h"
+#include "checkpoint/writers.h"
 #include "recipe/load.h"
 
 namespace longhaul::checkpoint {
 
+// Of the environment of a run's checkpoints: where its weights came from, whatever is there of that by now.
+inline constexpr const char* kOriginKeys[] = {"imported_family", "imported_layout", "started_from"};
+
 class StartingPoint {
  public:
+  // Of a checkpoint only the files of weights are looked at, and verify() reads them.
   static std::shared_ptr<const StartingPoint> open(const std::filesystem::path& path);
   virtual ~StartingPoint() = default;
 
@@ -29,6 +35,8 @@ class StartingPoint {
   // kUsage when the recipe's model cannot begin with these weights; a warning where it has the same tensors but would compute something else with
   // them. A line to be told to whoever waits, where they are not simply copied.
   std::string require_fitting(const recipe::LoadedRecipe& recipe) const;
+  // Every byte of the weights, by all ranks together: a collective call. kCheckpoint: a file is damaged.
+  virtual void verify(const Writers&) const {}
   void read(const std::vector<StateEntry>& state, const recipe::LoadedRecipe& recipe) const;  // the weights among them
 
  protected:
@@ -40,5 +48,9 @@ class StartingPoint {
   recipe::ModelConfig model_;
   nlohmann::json origin_ = nlohmann::json::object();
 };
+
+// [model] and data.tokenizer of the run in this folder, as its newest checkpoint says: what the run began with is no longer needed. None:
+// there is no checkpoint that can be used.
+std::optional<recipe::FirstWords> words_of_run(const std::filesystem::path& run_folder);
 
 }  // namespace longhaul::checkpoint

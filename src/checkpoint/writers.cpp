@@ -11,7 +11,9 @@ using nlohmann::json;
 // For whoever is done waits for the slowest disk. A rank that is gone is noticed at once, by the fate the groups share.
 constexpr comm::Timeout kForADisk = std::chrono::hours(1);
 
-comm::CallOptions call(const std::string& name) { return {.name = "checkpoint: " + name, .timeout = kForADisk}; }
+comm::CallOptions call(const std::string& name, comm::Timeout longer = {}) {
+  return {.name = "checkpoint: " + name, .timeout = kForADisk + longer};
+}
 
 Tensor bytes_of(const std::string& text) {
   const Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
@@ -63,15 +65,15 @@ Error error_of(const std::exception& thrown) {
   return Error({.code = ExitCode::kInternal, .what = "saving a checkpoint failed", .found = thrown.what()});
 }
 
-std::vector<std::string> Writers::gather(const std::string& name, const std::string& text) const {
+std::vector<std::string> Writers::gather(const std::string& name, const std::string& text, comm::Timeout longer) const {
   const Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong), lengths = at::empty({size()}, at::kLong);
-  group_->all_gather(length, lengths, call(name + ", lengths")).wait();
+  group_->all_gather(length, lengths, call(name + ", lengths", longer)).wait();
   const std::span<const int64_t> all(lengths.const_data_ptr<int64_t>(), static_cast<size_t>(size()));
   std::vector<int64_t> sends(all.size(), 0), receives(all.size(), 0);
   sends[0] = static_cast<int64_t>(text.size());
   if (rank() == 0) receives.assign(all.begin(), all.end());
   const Tensor received = at::empty({std::accumulate(receives.begin(), receives.end(), int64_t{0})}, at::kByte);
-  group_->all_to_all(bytes_of(text), received, sends, receives, call(name)).wait();
+  group_->all_to_all(bytes_of(text), received, sends, receives, call(name, longer)).wait();
   std::vector<std::string> texts;
   const std::string joined = text_of(received);
   for (size_t from = 0; const int64_t bytes : receives) {
@@ -81,17 +83,17 @@ std::vector<std::string> Writers::gather(const std::string& name, const std::str
   return texts;
 }
 
-std::string Writers::tell(const std::string& name, const std::string& text) const {
+std::string Writers::tell(const std::string& name, const std::string& text, comm::Timeout longer) const {
   const Tensor length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
-  group_->broadcast(length, 0, call(name + ", length")).wait();
+  group_->broadcast(length, 0, call(name + ", length", longer)).wait();
   const Tensor bytes = rank() == 0 ? bytes_of(text) : at::empty({length.item<int64_t>()}, at::kByte);
-  group_->broadcast(bytes, 0, call(name)).wait();
+  group_->broadcast(bytes, 0, call(name, longer)).wait();
   return text_of(bytes);
 }
 
-std::vector<json> Writers::each(const std::string& name, const std::function<json()>& work) const {
+std::vector<json> Writers::each(const std::string& name, const std::function<json()>& work, comm::Timeout longer) const {
   if (!group_) return {work()};
-  const std::vector<std::string> texts = gather(name, text_of(outcome_of(work)));
+  const std::vector<std::string> texts = gather(name, text_of(outcome_of(work)), longer);
   json verdict = {{"result", nullptr}};
   std::vector<json> results;
   for (size_t from = 0; rank() == 0 && from < texts.size(); ++from) {
@@ -101,7 +103,7 @@ std::vector<json> Writers::each(const std::string& name, const std::function<jso
     else if (!failed(outcome))
       results.push_back(std::move(outcome.at("result")));
   }
-  verdict = json::parse(tell(name + ", verdict", text_of(verdict)));
+  verdict = json::parse(tell(name + ", verdict", text_of(verdict), longer));
   if (failed(verdict)) throw_failure(verdict);
   return results;
 }
@@ -113,8 +115,8 @@ json Writers::first(const std::string& name, const std::function<json()>& work) 
   return std::move(outcome.at("result"));
 }
 
-json Writers::all(const std::string& name, const std::function<json()>& work) const {
-  const std::vector<json> results = each(name, work);
+json Writers::all(const std::string& name, const std::function<json()>& work, comm::Timeout longer) const {
+  const std::vector<json> results = each(name, work, longer);
   return first(name + ", of all", [&] { return json(results); });
 }
 

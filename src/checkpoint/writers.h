@@ -24,16 +24,19 @@ class Writers {
 
   comm::Communicator* group() const { return group_.get(); }  // null: one process
 
-  // `work` is done on every rank. What all of them returned, in their order, on rank 0; on the others nothing.
-  std::vector<nlohmann::json> each(const std::string& name, const std::function<nlohmann::json()>& work) const;
+  // `work` is done on every rank. What all of them returned, in their order, on rank 0; on the others nothing. `longer`: how much more
+  // than an hour the slowest may take.
+  std::vector<nlohmann::json> each(const std::string& name, const std::function<nlohmann::json()>& work, comm::Timeout longer = {}) const;
   // `work` is done on rank 0. What it returned, on all.
   nlohmann::json first(const std::string& name, const std::function<nlohmann::json()>& work) const;
   // `work` is done on every rank. What all of them returned, in their order, on all.
-  nlohmann::json all(const std::string& name, const std::function<nlohmann::json()>& work) const;
+  nlohmann::json all(const std::string& name, const std::function<nlohmann::json()>& work, comm::Timeout longer = {}) const;
 
  private:
-  std::vector<std::string> gather(const std::string& name, const std::string& text) const;  // on rank 0, from all
-  std::string tell(const std::string& name, const std::string& text) const;                 // rank 0's text, on all
+  // On rank 0, from all.
+  std::vector<std::string> gather(const std::string& name, const std::string& text, comm::Timeout longer) const;
+  // Rank 0's text, on all.
+  std::string tell(const std::string& name, const std::string& text, comm::Timeout longer = {}) const;
 
   std::unique_ptr<comm::Communicator> group_;
 };

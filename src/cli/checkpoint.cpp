@@ -270,10 +270,10 @@ void add_prune_checkpoints(Command& group) {
     const auto [folder, summaries] = all_of(arguments->path);
     int64_t generation = 0;
     for (const auto& summary : summaries) generation = std::max(generation, summary.generation);
-    storage::VerifiedPaths verified;
+    storage::ReadBack read_back;
     const auto report =
         storage::prune(local_file_system(), folder, {.keep_last = arguments->keep, .keep_every = arguments->keep_every}, generation,
-                       wall_time_s(), verified, arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
+                       wall_time_s(), read_back, arguments->dry_run ? storage::Prune::kOnlyReport : storage::Prune::kRemove);
     ordered_json removed = ordered_json::array(), kept = ordered_json::array();
     for (const auto& path : report.removed) removed.push_back(path.string());
     for (const auto& each : report.kept) kept.push_back({{"path", each.path.string()}, {"reason", each.reason}});

@@ -92,8 +92,9 @@ void refuse_other_commands(const std::vector<std::string>& words, const std::vec
 
 recipe::Recipe recipe_of(const LaunchArguments& arguments) {
   if (arguments.from.empty()) return recipe::load(arguments.recipe, arguments.overrides).recipe;
-  const recipe::FirstWords first = checkpoint::StartingPoint::open(arguments.from)->first_words();
-  return recipe::load(arguments.recipe, arguments.overrides, &first).recipe;
+  auto first = checkpoint::words_of_run(run_folder_of(arguments));  // of a run that goes on: as train does
+  if (!first) first = checkpoint::StartingPoint::open(arguments.from)->first_words();
+  return recipe::load(arguments.recipe, arguments.overrides, &*first).recipe;
 }
 
 control::RunPlan plan_of(const LaunchArguments& arguments) {

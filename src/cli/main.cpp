@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "base/terminal.h"
@@ -56,6 +57,7 @@ int guarded(int count, char** arguments) {
 
 int main(int count, char** arguments) {
   longhaul::open_standard_streams();
+  longhaul::raise_open_file_limit();
   longhaul::let_waiting_threads_sleep(arguments);
   if (count > 0) longhaul::set_program_name(arguments[0]);
   return longhaul::cli::guarded(count, arguments);

@@ -22,6 +22,7 @@
 #include "train/local_cluster.h"
 #include "train/run.h"
 #include "train/run_folder.h"
+#include "train/tasks.h"
 
 namespace longhaul::cli {
 namespace {
@@ -48,6 +49,15 @@ std::string next_command(const TrainArguments& arguments, const train::RunReques
   return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
+// What a model of this kind is for; of a task of keys and values, whose tokens are no text, its tensors are all there is to see.
+std::string use_command(const train::RunRequest& request, const std::string& run, const std::string& prompt) {
+  const recipe::TrainOptions& options = request.recipe.recipe.train;
+  if (options.task == "recall") return fmt::format("evaluate {} --task {}", run, recipe::name_of_value(request.recipe.recipe.recall.kind));
+  if (!train::reads_text(options.task)) return "checkpoint show " + run;
+  if (options.objective != recipe::Objective::kNext) return fmt::format("evaluate {} --data PATH", run);
+  return fmt::format("sample {} --prompt {} --tokens 100", run, prompt);
+}
+
 // Messages, as all that a training run prints: its result is what lies in the run folder, and that is committed by now.
 void say_where_things_lie(const TrainArguments& arguments, const train::RunRequest& request, const train::Outcome& outcome,
                           const comm::Placement& place) {
@@ -67,12 +77,7 @@ void say_where_things_lie(const TrainArguments& arguments, const train::RunReque
     say(stdout, "\n" + line);
   std::string prompt = request.recipe.recipe.sample.prompt;
   prompt.erase(prompt.find_last_not_of(" \n") + 1);
-  const bool writes_on = request.recipe.recipe.train.objective == recipe::Objective::kNext;
-  const std::string& task = request.recipe.recipe.train.task;
-  const std::string use =
-      task == "recall" ? fmt::format("evaluate {} --task {}", shell_quoted(run), recipe::name_of_value(request.recipe.recipe.recall.kind))
-      : writes_on      ? fmt::format("sample {} --prompt {} --tokens 100", shell_quoted(run), shell_quoted(prompt))
-                       : fmt::format("evaluate {} --data PATH", shell_quoted(run));
+  const std::string use = use_command(request, shell_quoted(run), shell_quoted(prompt));
   std::string next = next_command(arguments, request, finished);
   if (place.size > 1 && !comm::variable(comm::kLaunched)) next += "   # on every rank, by " + place.engine;
   say(stdout, "\nNext:\n");
@@ -115,14 +120,18 @@ ExitCode run(const TrainArguments& arguments) {
   if (arguments.quiet) set_log_level(LogLevel::kWarning);
   kernels::Dispatcher::explain(arguments.explain_dispatch);
   train::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
+  request.run_folder = arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   if (arguments.from.empty()) {
     request.recipe = recipe::load(arguments.recipe, arguments.overrides);
   } else {
-    request.from = checkpoint::StartingPoint::open(arguments.from);
-    const recipe::FirstWords first = request.from->first_words();
-    request.recipe = recipe::load(arguments.recipe, arguments.overrides, &first);
+    // A run that goes on needs nothing any more of what it began with.
+    auto first = arguments.fresh ? std::nullopt : checkpoint::words_of_run(request.run_folder);
+    if (!first) {
+      request.from = checkpoint::StartingPoint::open(arguments.from);
+      first = request.from->first_words();
+    }
+    request.recipe = recipe::load(arguments.recipe, arguments.overrides, &*first);
   }
-  request.run_folder = arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   // Started by `longhaul launch`, torchrun or srun this process is one rank of a world, and rank 0 speaks for all.
   const comm::Placement place = comm::find_place();
   observe::BoardWriter board = observe::BoardWriter::from_environment(place.rank);

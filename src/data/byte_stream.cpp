@@ -4,10 +4,12 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/progress.h"
 
 namespace longhaul::data {
 namespace {
@@ -177,22 +179,35 @@ class XzStream final : public ByteStream {
   int64_t offset_ = 0;
 };
 
-}  // namespace
+// What is unpacked, within bounds: a small file that is made to unpack without end (a "zip bomb") would fill memory's caches and the
+// disk with its tokens. Texts that people keep are packed tenfold, logs a hundredfold.
+class Bounded final : public ByteStream {
+ public:
+  Bounded(std::unique_ptr<ByteStream> packed, std::filesystem::path path, int64_t file_bytes)
+      : packed_(std::move(packed)), path_(std::move(path)), most_bytes_(std::max(kAlwaysBytes, kMostTimes * file_bytes)) {}
 
-Compression compression_of(std::string_view file_name) {
-  if (file_name.ends_with(".gz")) return Compression::kGzip;
-  if (file_name.ends_with(".zst")) return Compression::kZstd;
-  if (file_name.ends_with(".xz")) return Compression::kXz;
-  return Compression::kNone;
-}
+  size_t read(std::span<char> into) override {
+    const size_t got = packed_->read(into);
+    given_ += static_cast<int64_t>(got);
+    if (given_ <= most_bytes_) return got;
+    throw Error({.code = ExitCode::kData,
+                 .what = "a compressed file of the corpus unpacks to far more than text does",
+                 .expected = fmt::format("at most {} times its size", kMostTimes),
+                 .found = fmt::format("more than {} after {} of the file", bytes_text(given_), bytes_text(packed_->consumed_bytes())),
+                 .where = path_.string(),
+                 .hint = "take it out of the source, or unpack it yourself where it is meant so"});
+  }
+  int64_t consumed_bytes() const override { return packed_->consumed_bytes(); }
 
-std::string_view without_compression(std::string_view file_name) {
-  return compression_of(file_name) == Compression::kNone ? file_name : file_name.substr(0, file_name.rfind('.'));
-}
+ private:
+  static constexpr int64_t kMostTimes = 250, kAlwaysBytes = int64_t{256} << 20;
+  std::unique_ptr<ByteStream> packed_;
+  std::filesystem::path path_;
+  int64_t most_bytes_, given_ = 0;
+};
 
-std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
-  File file = File::open(path, File::Mode::kRead, ExitCode::kData);
-  switch (compression_of(path.filename().string())) {
+std::unique_ptr<ByteStream> unpacking(Compression compression, File file) {
+  switch (compression) {
     case Compression::kGzip:
       return std::make_unique<GzipStream>(std::move(file));
     case Compression::kZstd:
@@ -203,6 +218,34 @@ std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
       break;
   }
   return std::make_unique<PlainStream>(std::move(file));
+}
+
+}  // namespace
+
+bool ends_with_in_any_case(std::string_view name, std::string_view ending) {
+  if (name.size() < ending.size()) return false;
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::ranges::equal(name.substr(name.size() - ending.size()), ending, {}, lower);
+}
+
+Compression compression_of(std::string_view file_name) {
+  if (ends_with_in_any_case(file_name, ".gz")) return Compression::kGzip;
+  if (ends_with_in_any_case(file_name, ".zst")) return Compression::kZstd;
+  if (ends_with_in_any_case(file_name, ".xz")) return Compression::kXz;
+  return Compression::kNone;
+}
+
+std::string_view without_compression(std::string_view file_name) {
+  return compression_of(file_name) == Compression::kNone ? file_name : file_name.substr(0, file_name.rfind('.'));
+}
+
+std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path) {
+  File file = File::open(path, File::Mode::kRead, ExitCode::kData);
+  const Compression compression = compression_of(path.filename().string());
+  const int64_t file_bytes = file.size();
+  auto stream = unpacking(compression, std::move(file));
+  if (compression == Compression::kNone) return stream;
+  return std::make_unique<Bounded>(std::move(stream), path, file_bytes);
 }
 
 }  // namespace longhaul::data

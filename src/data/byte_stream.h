@@ -1,6 +1,6 @@
 // Bytes of a file, one chunk after the other, with .gz, .zst and .xz undone on the way. Memory: one buffer of input and what the
 // decompressor needs (32 KiB for gzip; for zstd the window that the file declares, at most 128 MiB; for xz its dictionary, 64 MiB after xz -9).
-// Files of several gzip members, zstd frames or xz streams are read to their end. A truncated or damaged one is an error (65) that names it.
+// A file that unpacks to more than 256 MiB and 250 times its own size is refused. Files of several gzip members, zstd frames or xz streams are read to their end. A truncated or damaged one is an error (65) that names it.
 // One ByteStream belongs to one thread.
 #pragma once
 
@@ -22,6 +22,8 @@ class ByteStream {
 
 enum class Compression { kNone, kGzip, kZstd, kXz };
 
+// Endings of names, which people write in either case (".JSONL.GZ"). `ending` is in lower case, ASCII.
+bool ends_with_in_any_case(std::string_view name, std::string_view ending);
 Compression compression_of(std::string_view file_name);            // by its ending
 std::string_view without_compression(std::string_view file_name);  // "a.jsonl.zst" → "a.jsonl"
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path);

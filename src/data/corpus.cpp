@@ -202,15 +202,17 @@ std::string Corpus::key(size_t source) const {
     hash.update(std::as_bytes(std::span(&length, 1)));
     hash.update(std::as_bytes(std::span(text)));
   };
-  add("longhaul corpus 3");
+  add("longhaul corpus 4");
   add(options_.source.jsonl_field);
   add(fmt::format("{} {} {} {}", options_.source.skip_bad_lines, options_.source.keep_binary, options_.held_out_percent,
                   options_.remove_copies));
   for (const size_t s : sources_that_decide_about(source)) {
     add(fmt::format("{} {}", is_validation(s), s == source));
+    add(sources_[s].sample());
     for (const SourceFile& file : sources_[s].files()) {
       add(file.name);
-      add(fmt::format("{} {} {}{}", file.bytes, file.modified_ns, file.json_lines, file.table ? " table" : ""));
+      const char* kind = file.table ? " table" : file.json_array ? " array" : "";
+      add(fmt::format("{} {} {}{}", file.bytes, file.modified_ns, file.json_lines, kind));
     }
   }
   return hash.hex();

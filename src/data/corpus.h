@@ -53,8 +53,8 @@ class Corpus {
   // Made by one pass over everything when first asked for.
   const Survey& survey() const;
 
-  // SHA-256 over all that decides which documents come out in which order: names, sizes and modification times of the files, and
-  // the options. Does not read the files.
+  // SHA-256 over all that decides which documents come out in which order: names, sizes and modification times of the files, a sample
+  // of their bytes, and the options. Where the files lie is no part of it.
   std::string key(size_t source) const;
 
   // All documents of one source, or those of one side. Returns the counts; `counts` are what an interrupted pass had reached.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 
@@ -126,14 +127,32 @@ class LineReader {
   int64_t number_ = 1;
 };
 
+// JSON is UTF-8. Of UTF-16 every other byte of ASCII is 0, whether it begins with a byte order mark or not.
+void refuse_other_encodings(std::string_view head, const std::string& path) {
+  using namespace std::string_view_literals;
+  std::string found;
+  if (head.starts_with("\xff\xfe\0\0"sv) || head.starts_with("\0\0\xfe\xff"sv)) found = "UTF-32";
+  if (found.empty() && (head.starts_with("\xff\xfe"sv) || head.starts_with("\xfe\xff"sv))) found = "UTF-16";
+  if (found.empty() && (head.starts_with("{\0"sv) || head.starts_with("\0{"sv))) found = "UTF-16, without a byte order mark";
+  if (found.empty()) return;
+  throw Error({.code = ExitCode::kData,
+               .what = "a JSON Lines file has another encoding than JSON's",
+               .expected = "UTF-8",
+               .found = found,
+               .where = path,
+               .hint = "iconv -f UTF-16 -t UTF-8 FILE > NEW makes one that can be read"});
+}
+
 }  // namespace
 
 void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink, const std::function<void()>& advance) {
   LineReader reader(options, sink);
   std::vector<char> buffer(kChunkBytes);
   bool inside_line = false;
+  bool first = true;
   while (const size_t got = stream.read(buffer)) {
     std::string_view rest(buffer.data(), got);
+    if (std::exchange(first, false)) refuse_other_encodings(rest, options.path);
     while (!rest.empty()) {
       const size_t newline = rest.find('\n');
       reader.piece(rest.substr(0, newline));

@@ -201,6 +201,11 @@ class Preparation final : public CorpusSink {
   std::vector<int32_t> ids_;
 };
 
+std::string not_text_hint(const PreparedSource& prepared) {
+  return program_command("data show " + shell_quoted(text_of_path(prepared.folder))) +
+         " names files that are not text; data.keep_binary=true reads them";
+}
+
 void report(const PreparedSource& prepared) {
   const CorpusCounts& c = prepared.counts;
   const auto if_any = [](int64_t count, const std::string& text) { return count > 0 ? text : std::string(); };
@@ -218,6 +223,40 @@ void report(const PreparedSource& prepared) {
       break;
     }
     log_info("left out, not text: {} ({}; data.keep_binary=true reads it all the same)", file.name, file.reason);
+  }
+}
+
+[[noreturn]] void refuse_empty(const PreparedSource& prepared) {
+  const CorpusCounts& c = prepared.counts;
+  std::string hint = "name more text, or lower data.held_out_percent";
+  if (c.copies > 0 && c.documents == 0) hint = "data.remove_copies=false keeps copies: of a source listed again, to weigh it more";
+  if (c.not_text > 0) hint = not_text_hint(prepared);
+  throw Error({.code = ExitCode::kData,
+               .what = c.documents == 0 ? "the corpus is empty" : "the corpus leaves nothing to train on",
+               .expected = "at least one document that is not empty, not a copy and not held out",
+               .found = fmt::format("{} held out, {} empty, {}, {}, {}", counted(prepared.held_out.documents(), "document"), c.empty,
+                                    counted(c.copies, "copy", "copies"), counted(c.bad_lines, "bad line"),
+                                    counted(c.not_text, "file") + " not text"),
+               .where = prepared.source,
+               .hint = hint});
+}
+
+// What is well-formed and hardly meant so.
+void warn_of_shares(const PreparedSource& prepared, const CorpusOptions& options) {
+  if (prepared.held_out.documents() == 0 && options.held_out_percent > 0 && options.validation.empty())
+    log_warning("no document of {} is held out: nothing of it can be evaluated", prepared.source);
+  if (prepared.held_out.tokens() > prepared.train.tokens()) {
+    log_warning(
+        "{} holds out more text than it leaves to train on: {} of {}, against {}. Documents are held out by their number, and a few long ones may "
+        "be most of the text; cut them, set data.held_out_percent=0, or name texts of data.validation",
+        prepared.source, counted(prepared.held_out.tokens(), "token"), counted(prepared.held_out.documents(), "document"),
+        count_text(prepared.train.tokens()));
+  }
+  if (prepared.counts.copies > prepared.counts.documents) {
+    log_warning(
+        "{} of {} are copies of others, here or in a source before it, and are left out; the source has the share of the {} that are left. "
+        "data.remove_copies=false keeps copies, to weigh a source more that is listed again",
+        counted(prepared.counts.copies, "document"), prepared.source, count_text(prepared.counts.documents));
   }
 }
 
@@ -285,20 +324,9 @@ std::vector<PreparedSource> prepare_all(const Corpus& corpus, const Encoder& enc
     prepared.push_back(prepare(corpus, s, encoder, cache, options));
     report(prepared.back());
     const PreparedSource& last = prepared.back();
-    if (last.train.documents() + last.held_out.documents() == 0 || (last.train.documents() == 0 && !corpus.is_validation(s))) {
-      throw Error({.code = ExitCode::kData,
-                   .what = last.counts.documents == 0 ? "the corpus is empty" : "the corpus leaves nothing to train on",
-                   .expected = "at least one document that is not empty, not a copy and not held out",
-                   .found = fmt::format("{} documents held out, {} empty, {} copies, {} bad lines, {} files that are not text",
-                                        last.held_out.documents(), last.counts.empty, last.counts.copies, last.counts.bad_lines,
-                                        last.counts.not_text),
-                   .where = last.source,
-                   .hint = last.counts.not_text > 0 ? "longhaul data show names files that are not text; data.keep_binary=true reads them"
-                                                    : "name more text, or lower data.held_out_percent"});
-    }
-    if (last.held_out.documents() == 0 && corpus.options().held_out_percent > 0 && corpus.options().validation.empty()) {
-      log_warning("no document of {} is held out: nothing of it can be evaluated", last.source);
-    }
+    const bool trains = !corpus.is_validation(s);
+    if (last.train.documents() + last.held_out.documents() == 0 || (last.train.documents() == 0 && trains)) refuse_empty(last);
+    if (trains) warn_of_shares(last, corpus.options());
   }
   return prepared;
 }

@@ -1,5 +1,6 @@
 #include "data/run_data.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/checksum.h"
@@ -10,6 +11,7 @@
 #include "base/machine.h"
 #include "base/path_text.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "data/cache.h"
 #include "data/corpus_texts.h"
 #include "data/prepare.h"
@@ -21,6 +23,24 @@ namespace longhaul::data {
 namespace fs = std::filesystem;
 
 namespace {
+
+// The files that are not text are named: of a folder of them nothing is left.
+[[noreturn]] void refuse_to_train_on_nothing(const recipe::DataOptions& options, const Corpus& corpus) {
+  int64_t not_text = 0;
+  std::string first;
+  for (size_t s = 0; s < corpus.sources().size(); ++s) {
+    const std::vector<LeftOutFile>& files = corpus.survey().not_text(s);
+    if (not_text == 0 && !files.empty()) first = fmt::format("{} ({})", files.front().name, files.front().reason);
+    not_text += static_cast<int64_t>(files.size());
+  }
+  throw Error({.code = ExitCode::kData,
+               .what = "the corpus leaves nothing to train a tokenizer on",
+               .expected = "at least one document that is not empty and not held out",
+               .found = not_text > 0 ? fmt::format("{} not text, {} first", counted(not_text, "file"), first) : "none",
+               .where = fmt::format("{}", fmt::join(options.source, ", ")),
+               .hint = not_text > 0 ? "data.keep_binary=true reads them all the same"
+                                    : "set data.source to more text, or lower data.held_out_percent"});
+}
 
 Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const fs::path& cache) {
   std::string keys;
@@ -45,13 +65,7 @@ Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& co
         return true;
       },
       {.vocabulary = options.vocabulary});
-  if (bytes == 0) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "the corpus leaves nothing to train a tokenizer on",
-                 .expected = "at least one document that is not empty and not held out",
-                 .where = fmt::format("{}", fmt::join(options.source, ", ")),
-                 .hint = "set data.source to more text, or lower data.held_out_percent"});
-  }
+  if (bytes == 0) refuse_to_train_on_nothing(options, corpus);
   tokenizer.save(path);
   return_free_memory();  // what counting words took is large, and what follows takes as much again
   log_info("trained a tokenizer of {} entries on {} in {}: {}", count_text(tokenizer.tokens()), bytes_text(bytes),
@@ -119,15 +133,23 @@ RunData open_run_data(const recipe::DataOptions& options, const fs::path& libtor
   Corpus corpus;
   if (!texts.source.empty() || !texts.validation.empty()) corpus = Corpus::open(corpus_options(texts, libtorch_folder));
   Tokenizer tokenizer = open_tokenizer(options, corpus, cache);
-  std::vector<PreparedSource> of_texts = prepare_all(corpus, encoder_of(tokenizer), cache), sources;
-  auto text = std::make_move_iterator(of_texts.begin());
-  for (const auto& [names, percent] :
-       {std::pair(&options.source, options.percent_held_out()), std::pair(&options.validation, int64_t{100})}) {
-    for (const std::string& name : *names) {
-      const fs::path path = path_of_text(name);
-      sources.push_back(names_token_files(path) ? prepare_tokens({path, percent}, tokenizer, cache) : *text++);
-    }
+  std::vector<PreparedSource> of_texts = prepare_all(corpus, encoder_of(tokenizer), cache);
+  auto text = of_texts.begin(), text_of_validation = text + static_cast<int64_t>(texts.source.size());
+  // First what is never trained on, for token files to be compared with it.
+  std::vector<PreparedSource> validation, sources;
+  for (const std::string& name : options.validation) {
+    const fs::path path = path_of_text(name);
+    const bool tokens = names_token_files(path);
+    if (tokens && !texts.source.empty())
+      log_warning("data.validation: {} are tokens, and what data.source has as text is not compared with them", name);
+    validation.push_back(tokens ? prepare_tokens({path, 100}, tokenizer, cache) : std::move(*text_of_validation++));
   }
+  for (const std::string& name : options.source) {
+    const fs::path path = path_of_text(name);
+    const TokenSource tokens{path, options.percent_held_out(), those_with_documents(validation, &PreparedSource::held_out)};
+    sources.push_back(names_token_files(path) ? prepare_tokens(tokens, tokenizer, cache) : std::move(*text++));
+  }
+  std::ranges::move(validation, std::back_inserter(sources));
   return {std::move(corpus), std::move(tokenizer), std::move(sources)};
 }
 

@@ -6,10 +6,15 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/path_text.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "data/byte_stream.h"
+#include "data/content_sample.h"
+#include "data/corpus_folder.h"
 #include "data/json_lines.h"
+#include "data/json_rows.h"
 #include "data/table_file.h"
 #include "data/text_check.h"
 
@@ -19,14 +24,18 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-bool hidden(std::string_view relative) { return relative.starts_with('.') || relative.find("/.") != std::string_view::npos; }
+struct JsonRowsWithoutField {
+  fs::path path;
+  std::string first;  // how the first row begins
+};
 
 bool ending_fits(std::string_view name, const std::vector<std::string>& endings) {
   const std::string_view plain = without_compression(name);
   return endings.empty() || std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return plain.ends_with(e); });
 }
 
-SourceFile describe(const fs::path& path, std::string name) {
+// `lacking` gets the files of rows without the field.
+SourceFile describe(const fs::path& path, std::string name, const std::string& field, std::vector<JsonRowsWithoutField>& lacking) {
   std::error_code problem;
   const auto size = fs::file_size(path, problem);
   const auto time = problem ? fs::file_time_type{} : fs::last_write_time(path, problem);
@@ -34,10 +43,36 @@ SourceFile describe(const fs::path& path, std::string name) {
     throw Error({.code = ExitCode::kData, .what = "cannot read a file of the corpus", .found = problem.message(), .where = path.string()});
   }
   const std::string_view plain = without_compression(name);
-  const bool json_lines = plain.ends_with(".jsonl") || plain.ends_with(".ndjson");
+  bool json_lines = ends_with_in_any_case(plain, ".jsonl") || ends_with_in_any_case(plain, ".ndjson");
+  bool json_array = false;
+  if (ends_with_in_any_case(plain, ".json")) {
+    const JsonRows rows = json_rows_of(path, field);
+    const bool some = rows.kind != JsonRows::Kind::kNone;
+    if (some && !rows.has_field) lacking.push_back({path, rows.first});
+    json_lines = some && rows.has_field;
+    json_array = json_lines && rows.kind == JsonRows::Kind::kArray;
+  }
   const auto modified = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
   const bool table = is_table(name) && can_read_tables();
-  return {path, std::move(name), static_cast<int64_t>(size), modified, json_lines, table};
+  return {path, std::move(name), static_cast<int64_t>(size), modified, json_lines, json_array, table};
+}
+
+// Rows of another form are no text that anyone means to train on where nothing else is there; among other files they may be (the
+// sources of a program, with its data).
+void judge_rows_without_field(const std::vector<JsonRowsWithoutField>& lacking, size_t files, const std::string& field) {
+  if (lacking.empty()) return;
+  if (lacking.size() < files) {
+    log_warning(
+        "{} JSON rows without a string \"{}\" and is read as text, one document a file (data.jsonl_field names the key of documents): {}",
+        lacking.size() == 1 ? "1 file holds" : fmt::format("each of {} files holds", lacking.size()), field, lacking.front().path.string());
+    return;
+  }
+  throw Error({.code = ExitCode::kData,
+               .what = "the rows of a JSON file are not documents",
+               .expected = fmt::format("a string \"{}\" in each, as data.jsonl_field says", field),
+               .found = lacking.front().first,
+               .where = lacking.front().path.string(),
+               .hint = "data.jsonl_field=KEY names the key that holds a document; rows of several texts must be joined into one first"});
 }
 
 // A table that is asked for by name, or as a data set, and cannot be read.
@@ -45,7 +80,7 @@ void require_readable(const fs::path& path) {
   if (is_table(path.filename().string()) && !can_read_tables()) read_table(path, "", 0, {});
 }
 
-std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::string> endings) {
+std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::string> endings, const std::string& field) {
   if (fs::exists(root / "dataset_dict.json")) {  // of Hugging Face `datasets`: splits below it
     throw Error({.code = ExitCode::kData,
                  .what = "this folder holds several splits of a data set",
@@ -56,13 +91,20 @@ std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::strin
   }
   if (fs::exists(root / "dataset_info.json") && fs::exists(root / "state.json")) {
     endings = {".arrow"};
-    for (const fs::path& path : list_files(root)) require_readable(path);
+    walk_corpus_folder(root, [](const fs::path& path) { return require_readable(path), true; });
   }
   std::vector<SourceFile> files;
-  for (const fs::path& path : list_files(root)) {
+  std::vector<JsonRowsWithoutField> lacking;
+  const DeadLinks dead = walk_corpus_folder(root, [&](const fs::path& path) {
     std::string name = path.lexically_relative(root).generic_string();
-    if (!hidden(name) && ending_fits(name, endings)) files.push_back(describe(path, std::move(name)));
+    if (ending_fits(name, endings)) files.push_back(describe(path, std::move(name), field, lacking));
+    return true;
+  });
+  if (dead.count > 0) {
+    log_warning("{} of the corpus lead nowhere and are left out, {} first", counted(dead.count, "link"), dead.first.string());
   }
+  std::ranges::sort(lacking, {}, &JsonRowsWithoutField::path);
+  judge_rows_without_field(lacking, files.size(), field);
   // Sorted by the name, not by the path: the order must not depend on where the folder lies.
   std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
   return files;
@@ -79,8 +121,8 @@ std::vector<SourceFile> libtorch_files(const SourceOptions& options) {
   // scripts/package leaves LibTorch's lib/ and nothing else of it, but its texts: there, under the names they have in the wheel.
   const fs::path packaged = options.libtorch_folder / "share" / "libtorch-python";
   const fs::path& root = fs::is_directory(packaged) ? packaged : options.libtorch_folder;
-  std::vector<SourceFile> files = files_below(root, {".py"});
-  return files.empty() ? files_below(root, {".h"}) : files;
+  std::vector<SourceFile> files = files_below(root, {".py"}, options.jsonl_field);
+  return files.empty() ? files_below(root, {".h"}, options.jsonl_field) : files;
 }
 
 // Row by row. A row without a string is a bad line.
@@ -138,17 +180,19 @@ Source Source::open(const std::string& source, const SourceOptions& options) {
   if (source == "libtorch") {
     result.files_ = libtorch_files(options);
   } else if (fs::is_directory(path, problem)) {
-    result.files_ = files_below(path, options.endings);
+    result.files_ = files_below(path, options.endings, options.jsonl_field);
   } else if (fs::exists(path, problem)) {
     File::open(path, File::Mode::kRead, ExitCode::kData);  // refuses what cannot be read, with the reason
     require_readable(path);
-    result.files_.push_back(describe(path, path.filename().generic_string()));
+    std::vector<JsonRowsWithoutField> lacking;
+    result.files_.push_back(describe(path, path.filename().generic_string(), options.jsonl_field, lacking));
+    judge_rows_without_field(lacking, 1, options.jsonl_field);
   } else {
     throw Error({.code = ExitCode::kData,
                  .what = "cannot read the corpus",
                  .expected = "a folder of text, a file, a .jsonl file (any of them .gz, .zst or .xz), or the word libtorch",
                  .found = problem ? problem.message() : "no such file or folder",
-                 .where = path.string(),
+                 .where = path.is_absolute() ? path.string() : fmt::format("{}, that is {}", path.string(), fs::absolute(path).string()),
                  .hint = "name an existing path; one that contains a comma as '[\"a,b\"]'"});
   }
   if (result.files_.empty()) {
@@ -161,6 +205,9 @@ Source Source::open(const std::string& source, const SourceOptions& options) {
                  .where = source,
                  .hint = "set data.source to a folder that holds text"});
   }
+  std::vector<fs::path> paths;
+  for (const SourceFile& file : result.files_) paths.push_back(file.path);
+  result.sample_ = content_sample(paths);
   return result;
 }
 
@@ -176,7 +223,8 @@ void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std
     if (progress) progress(entry.bytes);
     return;
   }
-  const auto stream = open_stream(entry.path);
+  auto stream = open_stream(entry.path);
+  if (entry.json_array) stream = lines_of_json_array(std::move(stream), entry.path);
   int64_t reported = 0;
   const auto advance = [&] {
     throw_if_stop_requested("reading the corpus");

@@ -1,6 +1,10 @@
-// Sources: where text comes from. A source is a folder (every text file below it, in bytewise order of the relative path), one
-// file, a JSON Lines file (one document a line), or the word "libtorch" (real text that every machine with Longhaul has: the
+// Sources: where text comes from. A source is a folder (every text file below it, linked folders too, in bytewise order of the relative
+// path), one file, a JSON Lines file (one document a line), or the word "libtorch" (real text that every machine with Longhaul has: the
 // Python sources of the LibTorch in use, its C++ headers when it has no Python). Any file may be compressed (.gz, .zst, .xz).
+//
+// .jsonl and .ndjson are JSON Lines by their names; a .json file is where it begins so, and one that is an array of objects is read as
+// their rows (data/json_rows.h). Where such rows have no string of the name that jsonl_field says, a source that holds nothing else is
+// refused; in a folder with other files they are read as text, and the log says so.
 //
 // A .parquet or .arrow file is a table: one document a row, the string in the column that jsonl_field names. Of a folder that Hugging Face
 // `datasets` saved only its .arrow files are read.
@@ -33,8 +37,9 @@ struct SourceFile {
   std::string name;   // relative to the source's root, with '/'
   int64_t bytes = 0;  // on the disk
   int64_t modified_ns = 0;
-  bool json_lines = false;                           // by its ending: .jsonl or .ndjson
-  bool table = false;                                // likewise: .parquet or .arrow, where the program can read them (data/table_file.h)
+  bool json_lines = false;                           // one document a row: .jsonl, .ndjson, or a .json that begins so
+  bool json_array = false;                           // and the rows are the elements of one array
+  bool table = false;                                // .parquet or .arrow, where the program can read them (data/table_file.h)
   bool many() const { return json_lines || table; }  // documents in one file
 };
 
@@ -66,13 +71,15 @@ class Source {
   const std::vector<SourceFile>& files() const { return files_; }
   const std::string& name() const { return name_; }
   int64_t bytes() const;  // of all files on the disk
+  // A hash of some bytes of the files (data/content_sample.h): other texts under the same names, sizes and times are noticed.
+  const std::string& sample() const { return sample_; }
 
   // Streams the documents of one file. progress gets the number of bytes read from the disk since the last call.
   // JSON Lines: lines up to and including `after_line` are passed over.
   void read(size_t file, DocumentSink& sink, int64_t after_line = 0, const std::function<void(int64_t)>& progress = {}) const;
 
  private:
-  std::string name_;
+  std::string name_, sample_;
   SourceOptions options_;
   std::vector<SourceFile> files_;
 };

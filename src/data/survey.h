@@ -4,7 +4,7 @@
 // - bad: a line of JSON Lines that is left out, where the options say so;
 // - copy: its bytes equal an earlier document's, of this source or one before it; and a document that is in a validation source is
 //   never trained on, whatever else is asked for;
-// - held out: the low 64 bits of the text's XXH3-128, modulo 100, are below held_out_percent. The text decides and nothing else: not the
+// - held out: the high 64 bits of the text's XXH3-128, modulo 100, are below held_out_percent. The text decides and nothing else: not the
 //   file's name, place, line or compression, so documents change sides with none of them, and equal texts lie on the same side.
 //   When that holds out none of a source's documents, the one with the smallest hash is, of those no longer than their mean;
 // - cut: the source has one document. Its last held_out_percent are held out (at least 8 KiB, or a tenth of a short one; under 1,000

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signals.h"
+#include "data/corpus_folder.h"
 
 namespace longhaul::data {
 namespace fs = std::filesystem;
@@ -80,8 +81,11 @@ int64_t token_at(const std::byte* data, int64_t index, TokenType type) {
 // Cuts a row of tokens at separators, whatever chunks it comes in.
 class Cutter {
  public:
-  Cutter(const fs::path& file, int64_t vocabulary, int32_t separator, const std::function<void(std::span<const int32_t>)>& document)
-      : file_(file), vocabulary_(vocabulary), separator_(separator), document_(document) {}
+  Cutter(const fs::path& file, int64_t vocabulary, const std::set<int32_t>& separators,
+         const std::function<void(std::span<const int32_t>)>& document)
+      : file_(file), vocabulary_(vocabulary), is_separator_(static_cast<size_t>(vocabulary)), document_(document) {
+    for (const int32_t separator : separators) is_separator_.at(static_cast<size_t>(separator)) = true;
+  }
 
   void tokens(std::span<const std::byte> data, TokenType type) {
     const auto count = static_cast<int64_t>(data.size()) / type.bytes;
@@ -91,7 +95,8 @@ class Cutter {
         refuse_file(file_, fmt::format("token ids from 0 to {}, as data.tokenizer has", vocabulary_ - 1),
                     fmt::format("{} in place {}", id, read_));
       }
-      if (id == separator_) {
+      if (is_separator_[static_cast<size_t>(id)]) {
+        ++met_;
         end();
       } else {
         open_.push_back(static_cast<int32_t>(id));
@@ -102,14 +107,15 @@ class Cutter {
     if (!open_.empty()) document_(open_);
     open_.clear();
   }
+  int64_t met() const { return met_; }  // separators
 
  private:
   const fs::path& file_;
   int64_t vocabulary_;
-  int32_t separator_;
+  std::vector<bool> is_separator_;  // by token
   const std::function<void(std::span<const int32_t>)>& document_;
   std::vector<int32_t> open_;
-  int64_t read_ = 0;
+  int64_t read_ = 0, met_ = 0;
 };
 
 void read_range(const MappedFile& file, int64_t first, int64_t count, TokenType type, Cutter& cutter) {
@@ -131,23 +137,34 @@ const LlmcKind* llmc_kind(int32_t magic) {
   return kind == std::end(kLlmcKinds) ? nullptr : kind;
 }
 
-void read_llmc(const TokenFile& entry, Cutter& cutter) {
-  const MappedFile file = MappedFile::open(entry.path);
-  if (file.size() < kLlmcHeader)
-    refuse_file(entry.path, fmt::format("a header of {} bytes", kLlmcHeader), fmt::format("{} bytes", file.size()));
-  const auto magic = number_at<int32_t>(file, 0), version = number_at<int32_t>(file, 4), count = number_at<int32_t>(file, 8);
-  const LlmcKind* kind = llmc_kind(magic);
-  if (kind == nullptr)
-    refuse_file(entry.path, "a file of llm.c's that begins with 20240520 or 20240801, or an .idx beside it", std::to_string(magic));
-  if (version != kind->version) refuse_file(entry.path, fmt::format("version {}", kind->version), std::to_string(version));
-  const int64_t needed = kLlmcHeader + static_cast<int64_t>(count) * kind->type.bytes;
-  if (count < 0 || file.size() != needed) {
-    refuse_file(entry.path, fmt::format("{} bytes: {} tokens of {} behind the header", needed, count, kind->type.bytes),
-                fmt::format("{} bytes: it is truncated or was appended to", file.size()));
+// One of llm.c's files, its header checked.
+class LlmcFile {
+ public:
+  explicit LlmcFile(const fs::path& path) : file_(MappedFile::open(path)) {
+    if (file_.size() < kLlmcHeader)
+      refuse_file(path, fmt::format("a header of {} bytes", kLlmcHeader), fmt::format("{} bytes", file_.size()));
+    const auto magic = number_at<int32_t>(file_, 0), version = number_at<int32_t>(file_, 4), count = number_at<int32_t>(file_, 8);
+    const LlmcKind* kind = llmc_kind(magic);
+    if (kind == nullptr)
+      refuse_file(path, "a file of llm.c's that begins with 20240520 or 20240801, or an .idx beside it", std::to_string(magic));
+    if (version != kind->version) refuse_file(path, fmt::format("version {}", kind->version), std::to_string(version));
+    const int64_t needed = kLlmcHeader + static_cast<int64_t>(count) * kind->type.bytes;
+    if (count < 0 || file_.size() != needed) {
+      refuse_file(path, fmt::format("{} bytes: {} tokens of {} behind the header", needed, count, kind->type.bytes),
+                  fmt::format("{} bytes: it is truncated or was appended to", file_.size()));
+    }
+    type_ = kind->type;
+    tokens_ = count;
   }
-  read_range(file, kLlmcHeader, count, kind->type, cutter);
-  cutter.end();
-}
+  int64_t tokens() const { return tokens_; }
+  int64_t first() const { return token_at(file_.range(kLlmcHeader, type_.bytes).data(), 0, type_); }
+  void read(Cutter& cutter) const { read_range(file_, kLlmcHeader, tokens_, type_, cutter); }
+
+ private:
+  MappedFile file_;
+  TokenType type_;
+  int64_t tokens_ = 0;
+};
 
 // What an .idx says, checked against itself and the .bin.
 class MegatronIndex {
@@ -265,13 +282,13 @@ bool names_token_files(const fs::path& path) {
   if (fs::is_regular_file(path, problem)) return path.extension() == ".idx" || path.extension() == ".bin";
   if (!fs::is_directory(path, problem)) return false;
   // A folder of text ends at its first file: the whole of it is not looked through.
-  bool any = false;
-  for (const auto& entry : fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, problem)) {
-    if (!entry.is_regular_file(problem) || entry.path().filename().string().starts_with('.')) continue;
-    if (!is_token_file(entry.path())) return false;
-    any = true;
-  }
-  return any;
+  bool any = false, only = true;
+  walk_corpus_folder(path, [&](const fs::path& file) {
+    only = is_token_file(file);
+    any = any || only;
+    return only;
+  });
+  return any && only;
 }
 
 std::vector<TokenFile> token_files(const fs::path& path) {
@@ -280,21 +297,30 @@ std::vector<TokenFile> token_files(const fs::path& path) {
     return {token_file_at(path, with_ending(path.filename(), ".bin").generic_string())};
   }
   std::vector<TokenFile> files;
-  for (const fs::path& file : list_files(path)) {
+  walk_corpus_folder(path, [&](const fs::path& file) {
     if (file.extension() == ".bin") files.push_back(token_file_at(file, file.lexically_relative(path).generic_string()));
-  }
+    return true;
+  });
   std::ranges::sort(files, {}, &TokenFile::name);
   return files;
 }
 
-void read_token_file(const TokenFile& file, int64_t vocabulary, int32_t separator,
-                     const std::function<void(std::span<const int32_t>)>& document) {
-  Cutter cutter(file.path, vocabulary, separator, document);
+std::optional<int64_t> first_token(const std::vector<TokenFile>& files) {
+  if (files.empty() || !files.front().index.empty()) return std::nullopt;
+  const LlmcFile file(files.front().path);
+  return file.tokens() > 0 ? std::optional(file.first()) : std::nullopt;
+}
+
+int64_t read_token_file(const TokenFile& file, int64_t vocabulary, const std::set<int32_t>& separators,
+                        const std::function<void(std::span<const int32_t>)>& document) {
+  Cutter cutter(file.path, vocabulary, separators, document);
   if (file.index.empty()) {
-    read_llmc(file, cutter);
+    LlmcFile(file.path).read(cutter);
+    cutter.end();
   } else {
     read_megatron(file, cutter);
   }
+  return cutter.met();
 }
 
 }  // namespace longhaul::data

@@ -3,7 +3,8 @@
 //   Megatron-LM   NAME.idx beside NAME.bin. idx: "MMIDIDX\0\0", u64 version 1, u8 dtype, u64 sequences, u64 documents + 1, i32 lengths, i64 byte
 //                 offsets into the bin, i64 first sequence of each document. Named by either file.
 //   llm.c         *.bin: a header of 256 i32 (20240520, 1, tokens: u16 follow; or 20240801, 7, tokens: u32 follow), then tokens. A document
-//                 begins with the end-of-text token.
+//                 begins with a special token: GPT-2's end of text, or what its tokenizer calls the beginning of one (Llama 3). The first
+//                 file of a source begins with it; the others begin where a file was full, within a document perhaps.
 //
 // A document is what lies between two separators, or the ends of what the file calls one; separators are left out, and empty documents. Everything
 // that the files say of themselves is checked before a token is used. Little-endian machines. Every refusal is kData and names the file.
@@ -12,6 +13,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,8 +33,12 @@ struct TokenFile {
 };
 std::vector<TokenFile> token_files(const std::filesystem::path& path);  // in bytewise order of their names
 
-// Gives out the documents of a file in order. `vocabulary`: ids are below it, or it is an error.
-void read_token_file(const TokenFile& file, int64_t vocabulary, int32_t separator,
-                     const std::function<void(std::span<const int32_t> tokens)>& document);
+// What the first of llm.c's files begins with; none: it has no token, or the files are Megatron-LM's.
+std::optional<int64_t> first_token(const std::vector<TokenFile>& files);
+
+// Gives out the documents of a file in order, cut at each of `separators`; returns how many of those it met. `vocabulary`: ids are below
+// it, or it is an error.
+int64_t read_token_file(const TokenFile& file, int64_t vocabulary, const std::set<int32_t>& separators,
+                        const std::function<void(std::span<const int32_t> tokens)>& document);
 
 }  // namespace longhaul::data

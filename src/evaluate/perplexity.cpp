@@ -63,13 +63,21 @@ std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::Evaluati
   share.complete(of_batches);
   double nats = 0;  // in the reader's order, whoever had the batches
   for (size_t i = 0; i + 1 < of_batches.size(); ++i) nats += of_batches[i];
-  result = result_of(nats, result.tokens, result.bytes);
+  result = result_of(nats, result.tokens, result.bytes, of_batches.size() > 1);
   if (accuracy == Accuracy::kYes) result.accuracy = of_batches.back() / static_cast<double>(result.tokens);
   return result;
 }
 
-EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes) {
+EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes, bool any_text) {
   EvaluationResult result{.tokens = tokens, .bytes = bytes};
+  if (result.tokens == 0 && any_text) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "no token of the held-out text was masked, so there is nothing to evaluate",
+                 .expected = "at least one",
+                 .found = "none",
+                 .where = "train.masked_share",
+                 .hint = "raise train.masked_share, or evaluate on more text (data.held_out_percent, data.validation)"});
+  }
   if (result.tokens == 0) {
     throw Error({.code = ExitCode::kData,
                  .what = "there is no held-out text to evaluate",

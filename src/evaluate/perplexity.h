@@ -32,7 +32,7 @@ std::optional<EvaluationResult> evaluate(model::Decoder& decoder, data::Evaluati
                                          const std::function<bool(int64_t tokens)>& progress = {}, Accuracy accuracy = Accuracy::kNo,
                                          const EvaluationShare& share = {});
 
-// Of the sum of the losses of all targets. No target at all is a kData error.
-EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes);
+// Of the sum of the losses of all targets. No target at all is a kData error; `any_text`: some was read, and no token of it was masked.
+EvaluationResult result_of(double nats, int64_t tokens, int64_t bytes, bool any_text);
 
 }  // namespace longhaul::evaluate

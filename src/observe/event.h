@@ -156,8 +156,9 @@ Evaluation evaluation_of(int64_t step, Metrics metrics);
 // What general compressors reach on the held-out documents joined in path order.
 struct CompressionBaseline {
   static constexpr std::string_view kName = "compression_baseline";
-  double gzip_bits_per_byte = 0;  // gzip -9
-  double xz_bits_per_byte = 0;    // xz -9
+  double gzip_bits_per_byte = 0;    // gzip -9
+  double xz_bits_per_byte = 0;      // xz -9
+  std::optional<int64_t> of_bytes;  // so much of it, from its beginning; none: all of it
   static constexpr auto fields();
 };
 
@@ -392,7 +393,7 @@ constexpr auto Evaluation::fields() {
 }
 constexpr auto CompressionBaseline::fields() {
   return std::tuple{Field{"gzip_bits_per_byte", &CompressionBaseline::gzip_bits_per_byte},
-                    Field{"xz_bits_per_byte", &CompressionBaseline::xz_bits_per_byte}};
+                    Field{"xz_bits_per_byte", &CompressionBaseline::xz_bits_per_byte}, Field{"of_bytes", &CompressionBaseline::of_bytes}};
 }
 constexpr auto CheckpointSaved::fields() {
   return std::tuple{Field{"step", &CheckpointSaved::step}, Field{"path", &CheckpointSaved::path},

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/text.h"
 
 namespace longhaul::observe {
 namespace {
@@ -54,6 +55,31 @@ Common common_of(const File& file, int64_t begin, int64_t end, std::string_view 
   return common_from_json(read_range(file, begin, end), where);
 }
 
+// Of the first line, and of the last, that can be read; damaged ones before and behind it are passed over. `end`: just behind a line's end.
+Common first_common(const File& file, int64_t end) {
+  for (int64_t begin = 0;;) {
+    const int64_t newline = find_newline(file, begin, end);
+    try {
+      return common_of(file, begin, newline, "first");
+    } catch (const Error&) {
+      if (newline + 1 >= end) throw;
+    }
+    begin = newline + 1;
+  }
+}
+
+Common last_common(const File& file, int64_t end) {
+  for (;;) {
+    const int64_t begin = after_last_newline(file, end - 1);
+    try {
+      return common_of(file, begin, end - 1, "last");
+    } catch (const Error&) {
+      if (begin == 0) throw;
+    }
+    end = begin;
+  }
+}
+
 std::string new_run_name(double now_s) {
   std::string name = wall_time_text(now_s);
   std::erase_if(name, [](char c) { return c == '-' || c == ':' || c == 'Z'; });
@@ -75,8 +101,8 @@ EventWriter::EventWriter(EventWriterOptions options) {
   }
   Common first{.run = "", .generation = 0}, last = first;
   if (good_bytes_ > 0) {
-    first = common_of(existing, 0, find_newline(existing, 0, good_bytes_), "first");
-    last = common_of(existing, after_last_newline(existing, good_bytes_ - 1), good_bytes_ - 1, "last");
+    first = first_common(existing, good_bytes_);
+    last = last_common(existing, good_bytes_);
   }
   common_.run = !options.run.empty() ? options.run : !first.run.empty() ? first.run : new_run_name(wall_time_s());
   common_.generation = options.generation > 0     ? options.generation
@@ -105,7 +131,7 @@ void EventWriter::require_still_ours() const {
   const File now = File::open(file_.path(), File::Mode::kRead, ExitCode::kFenced);
   const int64_t end = after_last_newline(now, now.size());
   if (end == 0) return;
-  const int64_t newest = common_of(now, after_last_newline(now, end - 1), end - 1, "last").generation;
+  const int64_t newest = last_common(now, end).generation;
   if (newest > common_.generation) refuse(fmt::format("events of generation {}", newest));
 }
 
@@ -167,31 +193,67 @@ void EventWriter::hand_out(const Event& event) {
   }
 }
 
+namespace {
+
+// Lines that cannot be read: of a file that was written for weeks a bad one is no reason to lose what the others say.
+class DamagedLines {
+ public:
+  explicit DamagedLines(const std::filesystem::path& path) : path_(path) {}
+  void add(int64_t number, std::string reason) {
+    if (count_++ > 0) return;
+    first_ = number;
+    reason_ = std::move(reason);
+  }
+  void tell() const {
+    if (count_ == 0) return;
+    log_warning("{}: {} cannot be read and are passed over, the first is line {} ({})", path_.string(), counted(count_, "line"), first_,
+                reason_);
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  int64_t count_ = 0, first_ = 0;
+  std::string reason_;
+};
+
+std::optional<Event> event_of(const std::string& line, const std::string& where, int64_t number, DamagedLines& damaged) {
+  try {
+    return from_json(line, where);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kData) throw;
+    damaged.add(number, error.fields().found);
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
 void for_each_event(const std::filesystem::path& path, const std::function<void(const Event&)>& body) {
   const File file = File::open(path, File::Mode::kRead);
+  DamagedLines damaged(path);
   std::string text(1 << 20, '\0');
   std::string line;  // the beginning of a line that crosses chunks
+  bool too_long = false;
   int64_t offset = 0, number = 0;
   while (const size_t got = file.read_some(offset, std::as_writable_bytes(std::span(text)))) {
     offset += static_cast<int64_t>(got);
     for (std::string_view rest(text.data(), got); !rest.empty();) {
       const size_t newline = rest.find('\n');
-      line.append(rest.substr(0, newline));
-      const std::string where = fmt::format("{}:{}", path.string(), number + 1);
-      if (static_cast<int64_t>(line.size()) > kLongestLine) {
-        throw Error({.code = ExitCode::kData,
-                     .what = "cannot read the event stream",
-                     .expected = "lines of at most 16 MiB",
-                     .found = "a longer one",
-                     .where = where});
-      }
+      if (!too_long) line.append(rest.substr(0, newline));
+      too_long = too_long || static_cast<int64_t>(line.size()) > kLongestLine;
       if (newline == std::string_view::npos) break;  // torn, unless the next chunk brings the rest
       ++number;
-      if (const auto event = from_json(line, where)) body(*event);
+      if (too_long) {
+        damaged.add(number, "more than 16 MiB");
+      } else if (const auto event = event_of(line, fmt::format("{}:{}", path.string(), number), number, damaged)) {
+        body(*event);
+      }
       line.clear();
+      too_long = false;
       rest.remove_prefix(newline + 1);
     }
   }
+  damaged.tell();
 }
 
 std::vector<Event> read_events(const std::filesystem::path& path) {

@@ -40,7 +40,8 @@ struct EventWriterOptions {
 
 class EventWriter {
  public:
-  // Cuts a torn last line (a crash in the middle of a write); other damage at the ends of the file is Error 65.
+  // Cuts a torn last line (a crash in the middle of a write). Run and generation come from the first and the last line that can be
+  // read; Error 65 where none can.
   explicit EventWriter(EventWriterOptions options);
 
   void add(std::shared_ptr<EventReader> reader);
@@ -74,8 +75,8 @@ class EventWriter {
   int64_t lost_ = 0, lost_now_ = 0;
 };
 
-// Every event of a file, in order. A torn last line is left out; a line that is damaged elsewhere is Error 65 with its
-// number. Event names this version does not know are passed over.
+// Every event of a file, in order. A torn last line is left out. A line that is damaged elsewhere (a bad disk) is passed over, with one
+// warning that counts them and names the first. Event names this version does not know are passed over.
 void for_each_event(const std::filesystem::path& path, const std::function<void(const Event&)>& body);
 std::vector<Event> read_events(const std::filesystem::path& path);
 

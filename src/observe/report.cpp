@@ -50,15 +50,16 @@ std::string quality_tile(const RunHistory& run) {
   const Evaluation& last = run.evaluations.back();
   if (!last.bits_per_byte) return metrics_tile(last);
   std::string more;
-  auto against = [&](const char* name, double theirs) {
+  auto against = [&](const std::string& name, double theirs) {
     const double less = 1 - *last.bits_per_byte / theirs;
     if (!std::isfinite(less)) return;
     more += fmt::format("<span class=\"{}\">{:.1f} % {}</span> {}<br>", less > 0 ? "win" : "loss", std::abs(less) * 100,
                         less > 0 ? "below" : "above", name);
   };
   if (run.baseline) {
-    against("gzip −9", run.baseline->gzip_bits_per_byte);
-    against("xz −9", run.baseline->xz_bits_per_byte);
+    const std::string part = run.baseline->of_bytes ? fmt::format(" (of {})", bytes_text(*run.baseline->of_bytes)) : "";
+    against("gzip −9" + part, run.baseline->gzip_bits_per_byte);
+    against("xz −9" + part, run.baseline->xz_bits_per_byte);
   }
   if (more.empty() && last.perplexity) more = "perplexity " + fixed(*last.perplexity, 2);
   return tile("Held-out text", fixed(*last.bits_per_byte, 3), "bits/byte", more);

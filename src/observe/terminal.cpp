@@ -121,8 +121,9 @@ void Terminal::show(const Evaluation& evaluation) {
 void Terminal::show(const CompressionBaseline& baseline) {
   baseline_ = baseline;
   line(kFaint, "data",
-       fmt::format("held-out text: gzip -9 {} bits per byte, xz -9 {}", fixed(baseline.gzip_bits_per_byte, 4),
-                   fixed(baseline.xz_bits_per_byte, 4)));
+       fmt::format("held-out text{}: gzip -9 {} bits per byte, xz -9 {}",
+                   baseline.of_bytes ? fmt::format(" ({} of it)", bytes_text(*baseline.of_bytes)) : "",
+                   fixed(baseline.gzip_bits_per_byte, 4), fixed(baseline.xz_bits_per_byte, 4)));
 }
 
 void Terminal::show(const CheckpointSaved& checkpoint) {

@@ -14,14 +14,16 @@ void declare(OptionSet& set, DataOptions& data) {
          "data.source", data.source,
          "Files or folders of text or JSONL, plain or compressed with zstd, gzip or xz; token files of Megatron-LM (.idx and .bin) and llm.c (.bin), "
          "with their tokenizer.json as data.tokenizer; \"libtorch\" is the Python source text inside the LibTorch in use. On the command line a,b is two "
-         "sources and '[\"a,b\"]' one with a comma in its path.")
+         "sources and '[\"a,b\"]' one with a comma in its path. A run may go on with another path to the same text.")
       .path()
+      .may_change()
       .also_called({"sources", "path", "paths", "dataset", "corpus", "train_data", "files"});
   set.add(
          "data.validation", data.validation,
          "Sources to evaluate on: nothing of data.source is held out then unless data.held_out_percent asks for it, and what is in them is "
-         "never trained on.")
+         "never trained on. A run may go on with another path.")
       .path()
+      .may_change()
       .also_called({"validation_data", "val_data", "eval_data", "test_data"});
   set.add("data.weights", data.weights, "Share of each source in the blend, one number per source; empty: by size.").above(0).at_most(1e12);
   set.add_tables(
@@ -45,8 +47,10 @@ void declare(OptionSet& set, DataOptions& data) {
       .also_called({"binary", "allow_binary"});
   set.add(
          "data.tokenizer", data.tokenizer,
-         "Path of a tokenizer.json; \"train\" trains one on the training part and keeps it in the cache; \"bytes\" makes every byte a token.")
-      .path();
+         "Path of a tokenizer.json; \"train\" trains one on the training part and keeps it in the cache; \"bytes\" makes every byte a token. "
+         "A run may go on with another path to the same tokenizer.")
+      .path()
+      .may_change();
   set.add("data.vocabulary", data.vocabulary, "Entries of the tokenizer when it is trained here.")
       .unit("entries")
       .at_least(257)

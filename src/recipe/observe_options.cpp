@@ -8,7 +8,8 @@ void declare(OptionSet& set, ObserveOptions& observe) {
   set.add("observe.tensorboard", observe.tensorboard, "TensorBoard files in the run directory.").may_change();
   set.add("observe.report", observe.report, "report.html in the run directory, one file with curves and tables.").may_change();
   set.add("observe.compression_baseline", observe.compression_baseline,
-          "Compress the held-out text with gzip -9 and xz -9 and print their bits per byte beside the model's.")
+          "Compress the held-out text (of more than 8 MiB the beginning) with gzip -9 and xz -9 and print their bits per byte beside the "
+          "model's.")
       .may_change();
   set.add("observe.trace_every", observe.trace_every,
           "Every such step is recorded in trace/ of the run directory, for `longhaul trace`: what each rank did when. 0: none.")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/disk_errors.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -41,10 +42,10 @@ std::string defect_of(const CheckpointName& name, const Manifest& manifest) {
   return {};
 }
 
-CheckpointSummary summary_of(const FileSystem& files, const fs::path& path, const CheckpointName& name) {
+CheckpointSummary summary_of(const FileSystem& files, const fs::path& path, const CheckpointName& name, std::string_view role) {
   CheckpointSummary summary{.path = path, .name = name, .generation = name.generation.value_or(0)};
   try {
-    const Checkpoint checkpoint = Checkpoint::open(files, path);
+    const Checkpoint checkpoint = Checkpoint::open(files, path, role);
     const Manifest& manifest = checkpoint.manifest();
     summary.run_id = manifest.run_id;
     summary.wall_time = manifest.wall_time;
@@ -54,6 +55,7 @@ CheckpointSummary summary_of(const FileSystem& files, const fs::path& path, cons
     summary.files = static_cast<int64_t>(manifest.files.size());
     summary.defect = defect_of(name, manifest);
   } catch (const Error& error) {
+    if (says_too_many_open_files(error)) throw;
     summary.defect = error.what();
   }
   return summary;
@@ -67,6 +69,28 @@ fs::path newest_path(const FileSystem& files, const fs::path& checkpoints, std::
   return {};
 }
 
+Search search_once(const FileSystem& files, const std::vector<CheckpointSummary>& summaries, Depth depth, std::string_view role) {
+  Search search;
+  for (const CheckpointSummary& summary : summaries) {
+    if (!summary.usable()) {
+      search.rejected.push_back({summary.path, summary.defect});
+      continue;
+    }
+    if (search.newest) continue;
+    try {
+      Checkpoint checkpoint = Checkpoint::open(files, summary.path, role);
+      if (depth == Depth::kContents) checkpoint.verify();
+      search.newest.emplace(std::move(checkpoint));
+    } catch (const Error& error) {
+      if (says_too_many_open_files(error)) throw;
+      search.rejected.push_back({summary.path, error.what()});
+    }
+  }
+  return search;
+}
+
+}  // namespace
+
 std::vector<std::string> committed_names(const FileSystem& files, const fs::path& checkpoints) {
   std::vector<std::string> names;
   for (const FolderEntry& entry : files.list(checkpoints)) {
@@ -76,35 +100,14 @@ std::vector<std::string> committed_names(const FileSystem& files, const fs::path
   return names;
 }
 
-Search search_once(const FileSystem& files, const std::vector<CheckpointSummary>& summaries, Depth depth) {
-  Search search;
-  for (const CheckpointSummary& summary : summaries) {
-    if (!summary.usable()) {
-      search.rejected.push_back({summary.path, summary.defect});
-      continue;
-    }
-    if (search.newest) continue;
-    try {
-      Checkpoint checkpoint = Checkpoint::open(files, summary.path);
-      if (depth == Depth::kContents) checkpoint.verify();
-      search.newest.emplace(std::move(checkpoint));
-    } catch (const Error& error) {
-      search.rejected.push_back({summary.path, error.what()});
-    }
-  }
-  return search;
-}
-
-}  // namespace
-
-std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const fs::path& checkpoints) {
+std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const fs::path& checkpoints, std::string_view role) {
   const std::string latest = latest_name(files, checkpoints);
   const std::vector<FolderEntry> entries = files.list(checkpoints);
   std::vector<CheckpointSummary> found;
   for (const FolderEntry& entry : entries) {
     const auto name = parse_checkpoint_name(entry.name);
     if (!entry.is_folder || !name || name->kind == CheckpointName::Kind::kTemporary) continue;
-    CheckpointSummary summary = summary_of(files, checkpoints / entry.name, *name);
+    CheckpointSummary summary = summary_of(files, checkpoints / entry.name, *name, role);
     if (!summary.usable() && !files.exists(summary.path)) continue;
     summary.is_latest = entry.name == latest;
     const std::string keep = entry.name + std::string(kKeepSuffix);
@@ -115,10 +118,10 @@ std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const f
   return found;
 }
 
-Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, Depth depth) {
+Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, Depth depth, std::string_view role) {
   std::vector<std::string> names = committed_names(files, checkpoints);
   for (;;) {
-    Search search = search_once(files, list_checkpoints(files, checkpoints), depth);
+    Search search = search_once(files, list_checkpoints(files, checkpoints, role), depth, role);
     if (search.newest) return search;
     // What was there may have been pruned while it was read; then something newer is there. Names are never used twice: the same ones
     // before and after have been there all the time.
@@ -160,14 +163,14 @@ NamedCheckpoints resolve(const FileSystem& files, const fs::path& named) {
                .hint = program_command("train RECIPE --run DIR") + " saves them in DIR/checkpoints"});
 }
 
-Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth depth) {
+Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth depth, std::string_view role) {
   const auto [path, is_one] = resolve(files, named);
   if (is_one) {
-    Checkpoint checkpoint = Checkpoint::open(files, path);
+    Checkpoint checkpoint = Checkpoint::open(files, path, role);
     if (depth == Depth::kContents) checkpoint.verify();
     return checkpoint;
   }
-  Search search = find_newest_valid(files, path, depth);
+  Search search = find_newest_valid(files, path, depth, role);
   if (search.newest) {
     for (const Search::Rejected& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
     return std::move(*search.newest);
@@ -180,7 +183,8 @@ Checkpoint open_checkpoint(const FileSystem& files, const fs::path& named, Depth
                .what = "no valid checkpoint in the folder",
                .expected = "at least one",
                .found = reasons.empty() ? "only unfinished ones" : reasons,
-               .where = path.string()});
+               .where = path.string(),
+               .hint = program_command("checkpoint verify RUN") + " says which of a run are whole"});
 }
 
 }  // namespace longhaul::storage

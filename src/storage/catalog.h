@@ -28,8 +28,13 @@ struct CheckpointSummary {
 };
 
 // Committed (and displaced) checkpoints, newest first, defective ones last. Newest: the highest generation, of that the highest step.
-// Unfinished folders are not listed, nor those that somebody removed meanwhile.
-std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const std::filesystem::path& checkpoints);
+// Unfinished folders are not listed, nor those that somebody removed meanwhile. With a role only files of such tensors count (the
+// weights of a checkpoint serve without the states of its optimizer). That the process has too many files open is no defect of a
+// checkpoint but an Error (73).
+std::vector<CheckpointSummary> list_checkpoints(const FileSystem& files, const std::filesystem::path& checkpoints,
+                                                std::string_view role = kAllRoles);
+// Their names, without looking into them.
+std::vector<std::string> committed_names(const FileSystem& files, const std::filesystem::path& checkpoints);
 
 struct Search {
   std::optional<Checkpoint> newest;
@@ -41,7 +46,8 @@ struct Search {
 };
 
 enum class Depth { kSizes, kContents /*every byte, as on every restart*/ };
-Search find_newest_valid(const FileSystem& files, const std::filesystem::path& checkpoints, Depth depth = Depth::kContents);
+Search find_newest_valid(const FileSystem& files, const std::filesystem::path& checkpoints, Depth depth = Depth::kContents,
+                         std::string_view role = kAllRoles);
 
 // What a path that a person typed names: all checkpoints of a run (its folder, or the `checkpoints` inside), or one of them: its
 // folder, its manifest.json, "step-000000012" for the newest of that step, or `latest` for the newest of all, which is looked up: the
@@ -53,7 +59,8 @@ struct NamedCheckpoints {
 NamedCheckpoints resolve(const FileSystem& files, const std::filesystem::path& path);
 
 // The checkpoint that resolve() finds; of several the newest valid one, with a warning about those passed over. Error (66) when there is
-// none, listing what was rejected and why.
-Checkpoint open_checkpoint(const FileSystem& files, const std::filesystem::path& path, Depth depth = Depth::kSizes);
+// none, listing what was rejected and why. With a role nothing else of it is looked at.
+Checkpoint open_checkpoint(const FileSystem& files, const std::filesystem::path& path, Depth depth = Depth::kSizes,
+                           std::string_view role = kAllRoles);
 
 }  // namespace longhaul::storage

@@ -24,7 +24,7 @@ constexpr int64_t kGatherBytes = 16 << 20;  // at most so much at once
                .expected = expected,
                .found = found,
                .where = tensor.empty() ? file.string() : fmt::format("{}, tensor '{}'", file.string(), brief(tensor)),
-               .hint = "use another checkpoint: " + program_command("checkpoint list") + " shows which are valid"});
+               .hint = "use another checkpoint: " + program_command("checkpoint verify RUN") + " reads them all and says which are whole"});
 }
 
 // Reads the runs of one stored piece. Short runs that lie close together (a column of a wide matrix) share a read.
@@ -60,61 +60,83 @@ int64_t element_bytes(DType dtype) {
   return bits_of(dtype) / 8;
 }
 
-void Checkpoint::open_file(const FileSystem& files, const ManifestFile& listed) {
-  const fs::path path = folder_ / listed.name;
-  const int64_t size = files.open(path, ExitCode::kCheckpoint)->size();
-  if (size != listed.bytes) {
-    damaged(path, "", "a file of the checkpoint has the wrong size", fmt::format("{} bytes", listed.bytes), fmt::format("{} bytes", size));
+Checkpoint::Checkpoint(const FileSystem& files, const fs::path& folder, Manifest manifest)
+    : folder_(folder), manifest_(std::move(manifest)), readers_(ReaderPool::make(files)), files_(std::make_unique<Files>()) {
+  for (const ManifestFile& listed : manifest_.files) listed_.emplace(listed.name, &listed);
+  for (const auto& [name, tensor] : manifest_.tensors) {
+    for (const ManifestShard& shard : tensor.shards) pieces_[shard.file].emplace_back(&name, &shard);
   }
-  files_.emplace(listed.name, SafetensorsFile::open(files, path));
 }
 
-Checkpoint Checkpoint::open(const FileSystem& files, const fs::path& folder) {
-  Checkpoint checkpoint;
-  checkpoint.folder_ = folder;
-  checkpoint.manifest_ = read_manifest(files, folder);
-  for (const ManifestFile& listed : checkpoint.manifest_.files) checkpoint.open_file(files, listed);
-  for (const auto& [name, tensor] : checkpoint.manifest_.tensors) {
-    for (const ManifestShard& shard : tensor.shards) checkpoint.check_header(tensor, shard, name);
-  }
+Checkpoint Checkpoint::open_unchecked(const FileSystem& files, const fs::path& folder) {
+  Checkpoint checkpoint(files, folder, read_manifest(files, folder));
+  checkpoint.needed_ = files_with_role(checkpoint.manifest_, kAllRoles);
+  return checkpoint;
+}
+
+Checkpoint Checkpoint::open(const FileSystem& files, const fs::path& folder, std::string_view role) {
+  Checkpoint checkpoint(files, folder, read_manifest(files, folder));
+  checkpoint.needed_ = files_with_role(checkpoint.manifest_, role);
+  for (const std::string& name : checkpoint.needed_) checkpoint.file(name);
   return checkpoint;
 }
 
 Checkpoint Checkpoint::open_some(const FileSystem& files, const fs::path& folder, Manifest manifest) {
-  Checkpoint checkpoint;
-  checkpoint.folder_ = folder;
-  checkpoint.manifest_ = std::move(manifest);
-  const auto attempt = [&](const std::string& file, const auto& what) {
-    if (checkpoint.unusable_.contains(file)) return;
+  Checkpoint checkpoint(files, folder, std::move(manifest));
+  checkpoint.needed_ = files_with_role(checkpoint.manifest_, kAllRoles);
+  for (const std::string& name : checkpoint.needed_) {
     try {
-      what();
+      checkpoint.file(name);
     } catch (const Error& error) {
-      checkpoint.files_.erase(file);
-      checkpoint.unusable_.emplace(file, error);
+      checkpoint.unusable_.emplace(name, error);
     }
-  };
-  for (const ManifestFile& listed : checkpoint.manifest_.files) attempt(listed.name, [&] { checkpoint.open_file(files, listed); });
-  for (const auto& [name, tensor] : checkpoint.manifest_.tensors) {
-    for (const ManifestShard& shard : tensor.shards) attempt(shard.file, [&] { checkpoint.check_header(tensor, shard, name); });
   }
   return checkpoint;
+}
+
+SafetensorsFile Checkpoint::checked_file(const ManifestFile& listed) const {
+  const fs::path path = folder_ / listed.name;
+  auto reader = readers_->open(path, ExitCode::kCheckpoint);
+  const int64_t size = reader->size();
+  if (size != listed.bytes) {
+    damaged(path, "", "a file of the checkpoint has the wrong size", fmt::format("{} bytes", listed.bytes), fmt::format("{} bytes", size));
+  }
+  SafetensorsFile checked = SafetensorsFile::of(std::move(reader), path);
+  const auto pieces = pieces_.find(listed.name);
+  if (pieces == pieces_.end()) return checked;
+  for (const auto& [name, shard] : pieces->second) {
+    const ManifestTensor& tensor = manifest_.tensors.at(*name);
+    const TensorInfo* stored = checked.find(shard->key);
+    if (stored == nullptr) damaged(path, *name, "the file lacks a tensor of the manifest", shard->key, "no such tensor");
+    if (stored->dtype != tensor.dtype || stored->shape != shard->length) {
+      damaged(path, *name, "file and manifest disagree about a tensor",
+              fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(shard->length, ", ")),
+              fmt::format("{} [{}]", name_of(stored->dtype), fmt::join(stored->shape, ", ")));
+    }
+  }
+  return checked;
 }
 
 const SafetensorsFile& Checkpoint::file(const std::string& name) const {
   const auto unusable = unusable_.find(name);
   if (unusable != unusable_.end()) throw unusable->second;
-  return files_.at(name);
+  const std::lock_guard hold(files_->mutex);
+  const auto found = files_->checked.find(name);
+  if (found != files_->checked.end()) return found->second;
+  return files_->checked.emplace(name, checked_file(*listed_.at(name))).first->second;
 }
 
-void Checkpoint::check_header(const ManifestTensor& tensor, const ManifestShard& shard, const std::string& name) const {
-  const SafetensorsFile& stored_in = file(shard.file);
-  const TensorInfo* stored = stored_in.find(shard.key);
-  if (stored == nullptr) damaged(stored_in.path(), name, "the file lacks a tensor of the manifest", shard.key, "no such tensor");
-  if (stored->dtype != tensor.dtype || stored->shape != shard.length) {
-    damaged(stored_in.path(), name, "file and manifest disagree about a tensor",
-            fmt::format("{} [{}]", name_of(tensor.dtype), fmt::join(shard.length, ", ")),
-            fmt::format("{} [{}]", name_of(stored->dtype), fmt::join(stored->shape, ", ")));
+std::set<std::string> files_with_role(const Manifest& manifest, std::string_view role) {
+  std::set<std::string> names;
+  if (role == kAllRoles) {
+    for (const ManifestFile& listed : manifest.files) names.insert(listed.name);
+    return names;
   }
+  for (const auto& [name, tensor] : manifest.tensors) {
+    if (tensor.role != role) continue;
+    for (const ManifestShard& shard : tensor.shards) names.insert(shard.file);
+  }
+  return names;
 }
 
 const ManifestTensor* Checkpoint::find(const std::string& name) const {
@@ -157,16 +179,14 @@ std::vector<std::byte> Checkpoint::read_tensor(const std::string& name) const {
 }
 
 void Checkpoint::verify(const std::function<void(int64_t)>& progress) const {
-  for (const ManifestFile& listed : manifest_.files) verify_file(listed.name, progress);
+  for (const std::string& name : needed_) verify_file(name, progress);
 }
 
 void Checkpoint::verify_file(const std::string& name, const std::function<void(int64_t)>& progress) const {
   const SafetensorsFile& stored = file(name);
   std::unordered_map<std::string, std::pair<const std::string*, uint32_t>> expected;  // key → logical tensor, crc32c
-  for (const auto& [tensor_name, tensor] : manifest_.tensors) {
-    for (const ManifestShard& shard : tensor.shards) {
-      if (shard.file == name) expected.emplace(shard.key, std::pair(&tensor_name, shard.crc32c));
-    }
+  if (const auto pieces = pieces_.find(name); pieces != pieces_.end()) {
+    for (const auto& [tensor, shard] : pieces->second) expected.emplace(shard->key, std::pair(tensor, shard->crc32c));
   }
   Sha256 sha256;
   std::vector<std::byte> piece;
@@ -189,10 +209,10 @@ void Checkpoint::verify_file(const std::string& name, const std::function<void(i
               fmt::format("crc32c {:08x}", wanted->second.second), fmt::format("crc32c {:08x}", crc));
     }
   }
-  const auto listed = std::find_if(manifest_.files.begin(), manifest_.files.end(), [&](auto& f) { return f.name == name; });
+  const ManifestFile& listed = *listed_.at(name);
   const std::string found = sha256.hex();
-  if (found != listed->sha256) {
-    damaged(stored.path(), "", "the file does not have its checksum", "sha256 " + listed->sha256, "sha256 " + found);
+  if (found != listed.sha256) {
+    damaged(stored.path(), "", "the file does not have its checksum", "sha256 " + listed.sha256, "sha256 " + found);
   }
 }
 

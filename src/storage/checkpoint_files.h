@@ -5,25 +5,38 @@
 //   checkpoint.verify();                                   // all bytes; an Error (66) names file and tensor
 //   checkpoint.read("layers.0.mixer.q.weight", {.offset = {0, 0}, .length = {128, 512}}, bytes);
 //
-// open() checks the manifest, that every file has its recorded size, and that each file's header agrees with the manifest.
+// open() checks the manifest, that every file has its recorded size, and that each file's header agrees with the manifest. Who needs
+// tensors of one role alone (the weights) names it: files without such tensors are then neither opened nor verified, nor need they be
+// there. A few files are open at a time, however many there are (reader_pool.h); the file system must outlive the checkpoint.
 // Reading may happen from several threads at once.
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/error.h"
 
 #include "layout/rectangle.h"
 #include "storage/file_system.h"
 #include "storage/manifest.h"
+#include "storage/reader_pool.h"
 #include "storage/safetensors.h"
 
 namespace longhaul::storage {
 
+inline constexpr std::string_view kAllRoles;
+
 class Checkpoint {
  public:
-  static Checkpoint open(const FileSystem& files, const std::filesystem::path& folder);
+  static Checkpoint open(const FileSystem& files, const std::filesystem::path& folder, std::string_view role = kAllRoles);
+  // Only the manifest is read: each file is checked as open() does it when something of it is first used.
+  static Checkpoint open_unchecked(const FileSystem& files, const std::filesystem::path& folder);
   // What of it lies in this folder (a node's memory tier, storage/node_tier.h). Files that are missing or broken are no error until they
   // are read.
   static Checkpoint open_some(const FileSystem& files, const std::filesystem::path& folder, Manifest manifest);
@@ -37,20 +50,34 @@ class Checkpoint {
   void read(const std::string& name, const layout::Rectangle& needed, std::span<std::byte> into) const;
   std::vector<std::byte> read_tensor(const std::string& name) const;
 
-  // Reads every byte once: sha256 of each file, crc32c of each piece. `progress` receives the bytes just read.
+  // Reads every byte (of the files of the role it was opened for) once: sha256 of each file, crc32c of each piece. `progress` receives the
+  // bytes just read.
   void verify(const std::function<void(int64_t)>& progress = {}) const;
   void verify_file(const std::string& file, const std::function<void(int64_t)>& progress = {}) const;
 
  private:
-  void open_file(const FileSystem& files, const ManifestFile& listed);
-  void check_header(const ManifestTensor& tensor, const ManifestShard& shard, const std::string& name) const;
+  using Pieces = std::vector<std::pair<const std::string*, const ManifestShard*>>;  // logical tensor, and what of it is there
+  struct Files {                                                                    // apart, so that a checkpoint can be moved
+    std::mutex mutex;
+    std::unordered_map<std::string, SafetensorsFile> checked;
+  };
+
+  Checkpoint(const FileSystem& files, const std::filesystem::path& folder, Manifest manifest);
+  SafetensorsFile checked_file(const ManifestFile& listed) const;
   const SafetensorsFile& file(const std::string& name) const;
 
   std::filesystem::path folder_;
   Manifest manifest_;
-  std::unordered_map<std::string, SafetensorsFile> files_;
+  std::unordered_map<std::string, const ManifestFile*> listed_;
+  std::unordered_map<std::string, Pieces> pieces_;  // by file
+  std::shared_ptr<ReaderPool> readers_;
+  std::unique_ptr<Files> files_;
+  std::set<std::string> needed_;                     // files of the role it was opened for
   std::unordered_map<std::string, Error> unusable_;  // files that are not here, or not whole
 };
+
+// Of the files that hold a tensor of this role; of all for kAllRoles.
+std::set<std::string> files_with_role(const Manifest& manifest, std::string_view role);
 
 int64_t element_bytes(DType dtype);  // of dtypes with whole bytes; others are an internal error
 

@@ -36,7 +36,7 @@ const JsonRules& manifest_rules() {
                .expected = expected,
                .found = found,
                .where = where,
-               .hint = "use another checkpoint: " + program_command("checkpoint list") + " shows which are valid"});
+               .hint = "use another checkpoint: " + program_command("checkpoint verify RUN") + " reads them all and says which are whole"});
 }
 
 std::string tensor_at(const std::string& where, const std::string& name) { return fmt::format("{}, tensor '{}'", where, brief(name)); }

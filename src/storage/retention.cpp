@@ -1,7 +1,8 @@
 #include "storage/retention.h"
 
 #include <algorithm>
-#include <map>
+
+#include "base/disk_errors.h"
 
 namespace longhaul::storage {
 
@@ -56,22 +57,29 @@ Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs:
   return plan;
 }
 
-// What goes, once something newer is known to be whole. Of the newer ones the newest is read, which then serves longest.
+// Of the checkpoints that are newer than what goes the newest, which then serves longest; none: one of them is known to be whole.
+std::optional<fs::path> unread_of(const Plan& plan, const ReadBack& known) {
+  if (plan.report.removed.empty()) return std::nullopt;
+  if (std::any_of(plan.newer.begin(), plan.newer.end(), [&](const fs::path& path) { return known.whole.contains(path); }))
+    return std::nullopt;
+  LONGHAUL_ASSERT(!plan.newer.empty(), "nothing is newer than {}", plan.report.removed.front().string());
+  return plan.newer.front();
+}
+
+// What goes, once something newer is known to be whole.
 PruneReport verified_plan(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
-                          VerifiedPaths& verified) {
+                          ReadBack& known) {
   const std::vector<CheckpointSummary> summaries = list_checkpoints(files, checkpoints);
-  std::map<fs::path, std::string> damaged;
   for (;;) {
-    Plan plan = plan_of(summaries, damaged, policy, generation);
-    const bool known = std::any_of(plan.newer.begin(), plan.newer.end(), [&](const fs::path& path) { return verified.contains(path); });
-    if (known || plan.report.removed.empty()) return std::move(plan.report);
-    LONGHAUL_ASSERT(!plan.newer.empty(), "keep_last {}", policy.keep_last);
-    const fs::path& newest = plan.newer.front();
+    Plan plan = plan_of(summaries, known.damaged, policy, generation);
+    const auto unread = unread_of(plan, known);
+    if (!unread) return std::move(plan.report);
     try {
-      Checkpoint::open(files, newest).verify();
-      verified.insert(newest);
+      Checkpoint::open(files, *unread).verify();
+      known.whole.insert(*unread);
     } catch (const Error& error) {
-      damaged.emplace(newest, error.what());
+      if (says_too_many_open_files(error)) throw;
+      known.damaged.emplace(*unread, error.what());
     }
   }
 }
@@ -104,10 +112,15 @@ std::vector<fs::path> leftovers(const FileSystem& files, const fs::path& checkpo
 
 }  // namespace
 
+std::optional<fs::path> unread_before_pruning(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy,
+                                              int64_t generation, const ReadBack& known) {
+  return unread_of(plan_of(list_checkpoints(files, checkpoints), known.damaged, policy, generation), known);
+}
+
 PruneReport prune(FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation, double now_s,
-                  VerifiedPaths& verified, Prune mode) {
+                  ReadBack& known, Prune mode) {
   LONGHAUL_ASSERT(policy.keep_last >= 1, "keep_last {}", policy.keep_last);
-  PruneReport report = verified_plan(files, checkpoints, policy, generation, verified);
+  PruneReport report = verified_plan(files, checkpoints, policy, generation, known);
   for (const fs::path& path : leftovers(files, checkpoints, policy, generation, now_s)) report.removed.push_back(path);
   if (mode == Prune::kOnlyReport) return report;
   for (const fs::path& path : report.removed) {

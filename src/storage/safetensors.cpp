@@ -52,9 +52,14 @@ std::array<std::byte, 8> little_endian(uint64_t value) {
 
 SafetensorsFile SafetensorsFile::open(const FileSystem& files, const std::filesystem::path& path, const SafetensorsLimits& limits,
                                       Links links) {
+  return of(files.open(path, ExitCode::kCheckpoint, links), path, limits);
+}
+
+SafetensorsFile SafetensorsFile::of(std::unique_ptr<FileReader> reader, const std::filesystem::path& path,
+                                    const SafetensorsLimits& limits) {
   SafetensorsFile file;
   file.path_ = path;
-  file.reader_ = files.open(path, ExitCode::kCheckpoint, links);
+  file.reader_ = std::move(reader);
   file.size_ = file.reader_->size();
   // Only as much as the file has and the limits allow is read; parse_safetensors_header refuses the rest.
   std::vector<std::byte> start(static_cast<size_t>(std::min<int64_t>(8, file.size_)));

@@ -58,6 +58,7 @@ class SafetensorsFile {
  public:
   static SafetensorsFile open(const FileSystem& files, const std::filesystem::path& path, const SafetensorsLimits& limits = {},
                               Links links = Links::kRefuse);
+  static SafetensorsFile of(std::unique_ptr<FileReader> reader, const std::filesystem::path& path, const SafetensorsLimits& limits = {});
 
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/log.h"
+#include "checkpoint/verify_together.h"
+#include "observe/event_log.h"
 #include "storage/catalog.h"
 
 namespace longhaul::train {
@@ -21,6 +25,53 @@ using storage::SavedMoment;
                .found = found,
                .where = folder.string(),
                .hint = "bring one back from a copy, or begin anew with --fresh: the folder is moved aside, not deleted"});
+}
+
+struct DiskSearch {
+  std::optional<storage::Checkpoint> newest;
+  std::vector<storage::Search::Rejected> rejected;  // on rank 0: newer ones, and why they were passed over
+};
+
+// One pass over what is there now, newest first: all ranks read each, until one is whole.
+DiskSearch search_once(const storage::FileSystem& files, const std::filesystem::path& folder, const checkpoint::Writers& together) {
+  DiskSearch search;
+  const json names = together.first("checkpoints on the disk", [&]() -> json {
+    json usable = json::array();
+    for (const storage::CheckpointSummary& each : storage::list_checkpoints(files, folder)) {
+      if (each.usable())
+        usable.push_back(each.path.filename().string());
+      else
+        search.rejected.push_back({each.path, each.defect});
+    }
+    return usable;
+  });
+  for (const std::string name : names) {
+    const std::string damage = checkpoint::damage_of(files, folder, name, together);
+    if (damage.empty()) {
+      search.newest = storage::Checkpoint::open_unchecked(files, folder / name);
+      break;
+    }
+    search.rejected.push_back({folder / name, damage});
+  }
+  return search;
+}
+
+// As storage::find_newest_valid, by all ranks: what was there may have been pruned while it was read, and something newer is there then.
+DiskSearch newest_whole(const storage::FileSystem& files, const std::filesystem::path& folder, const checkpoint::Writers& together) {
+  const auto names_now = [&] { return together.rank() == 0 ? storage::committed_names(files, folder) : std::vector<std::string>(); };
+  std::vector<std::string> names = names_now();
+  for (;;) {
+    DiskSearch search = search_once(files, folder, together);
+    const bool settled = together.first("settled", [&]() -> json {
+      const std::vector<std::string> before = std::exchange(names, names_now());
+      return search.newest.has_value() || names == before;
+    });
+    if (!settled) continue;
+    if (search.newest && together.rank() == 0) {
+      for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
+    }
+    return search;
+  }
 }
 
 SavedMoment moment_from(const json& pair) { return pair.is_null() ? SavedMoment() : SavedMoment{pair[0], pair[1]}; }
@@ -44,16 +95,8 @@ NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesy
     on_disk = newest_on_disk(files, folder, together);
     if (auto found = memory.newest(together, state, on_disk)) return {std::move(found), true, on_disk.step};
   }
-  // Rank 0 reads every byte of it; the others are told its name.
-  storage::Search search;
-  const json name = together.first("newest checkpoint", [&]() -> json {
-    search = storage::find_newest_valid(files, folder);
-    if (!search.newest) return nullptr;
-    for (const auto& rejected : search.rejected) log_warning("passed over {}: {}", rejected.path.string(), rejected.reason);
-    return search.newest->folder().filename().string();
-  });
+  DiskSearch search = newest_whole(files, folder, together);
   NewestCheckpoint newest{.checkpoint = std::move(search.newest)};
-  if (!newest.checkpoint && !name.is_null()) newest.checkpoint = storage::Checkpoint::open(files, folder / name.get<std::string>());
   SavedMoment valid;
   if (newest.checkpoint) valid = {newest.checkpoint->manifest().generation, newest.checkpoint->manifest().step};
   newest.disk_step = valid.step;
@@ -67,6 +110,30 @@ NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesy
     });
   }
   return newest;
+}
+
+void refuse_lost_checkpoints(const std::filesystem::path& events, const std::filesystem::path& checkpoints) {
+  std::optional<observe::CheckpointSaved> saved;
+  observe::for_each_event(events, [&](const observe::Event& event) {
+    if (const auto* checkpoint = std::get_if<observe::CheckpointSaved>(&event.body)) saved = *checkpoint;
+  });
+  if (!saved) return;
+  throw Error({.code = ExitCode::kCheckpoint,
+               .what = "the run cannot go on: its checkpoints are gone",
+               .expected = fmt::format("{}, which was saved behind step {}", saved->path, saved->step),
+               .found = "no checkpoint",
+               .where = checkpoints.string(),
+               .hint = "bring them back (is the disk mounted?), or begin anew with --fresh: the folder is moved aside, not deleted"});
+}
+
+bool ended_at(const std::filesystem::path& events, int64_t step) {
+  bool ended = false;
+  observe::for_each_event(events, [&](const observe::Event& event) {
+    if (std::holds_alternative<observe::StepReport>(event.body)) ended = false;
+    const auto* end = std::get_if<observe::End>(&event.body);
+    if (end != nullptr && end->reason == "finished" && end->step == step) ended = true;
+  });
+  return ended;
 }
 
 }  // namespace longhaul::train

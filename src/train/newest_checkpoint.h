@@ -19,4 +19,11 @@ struct NewestCheckpoint {
 NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesystem::path& run_folder, const checkpoint::Writers& together,
                                    MemoryCheckpoints& memory, checkpoint::Providers state);
 
+// Of a run that has no checkpoint: kCheckpoint where its events say that it has saved. It does not begin anew by itself then, for a disk may
+// not be mounted.
+void refuse_lost_checkpoints(const std::filesystem::path& events, const std::filesystem::path& checkpoints);
+
+// Whether an earlier process came to the end at this step, with all that follows the last step, and none has gone on since.
+bool ended_at(const std::filesystem::path& events, int64_t step);
+
 }  // namespace longhaul::train

@@ -185,7 +185,7 @@ std::optional<evaluate::EvaluationResult> Pretrain::evaluate_on_ranks(data::Eval
   const double sum = ranks_.tree() != nullptr ? ranks_.tree()->sum_of_rounds(nats, name)
                                               : ranks_.sum_of_run(std::accumulate(nats.begin(), nats.end(), 0.0), name);
   // Every tensor rank has the whole loss of its tokens.
-  return evaluate::result_of(sum / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes);
+  return evaluate::result_of(sum / static_cast<double>(ranks_.ops().tensor_ranks()), tokens, bytes, !nats.empty());
 }
 
 std::optional<observe::Metrics> Pretrain::evaluate(bool whole, const std::function<bool()>& go_on) {

@@ -5,29 +5,33 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "checkpoint/verify_together.h"
 #include "storage/catalog.h"
 #include "storage/commit.h"
 #include "train/trainer.h"
 
 namespace longhaul::train {
 
-std::optional<RollbackTarget> rollback_target(const storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t spike,
-                                              int64_t back) {
-  std::vector<storage::CheckpointSummary> order, nearer;  // newest first; then, in want of those, the oldest first
+namespace {
+
+// `name` under a name that is nobody's yet.
+std::filesystem::path aside(const storage::FileSystem& files, const std::filesystem::path& checkpoints, const std::string& name) {
+  std::filesystem::path to = checkpoints / ("given-up-" + name);
+  for (int64_t attempt = 2; files.exists(to); ++attempt) to = checkpoints / fmt::format("given-up-{}-{}", name, attempt);
+  return to;
+}
+
+}  // namespace
+
+std::vector<RollbackTarget> rollback_targets(const storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t spike,
+                                             int64_t back) {
+  std::vector<RollbackTarget> order, nearer;  // newest first; then, in want of those, the oldest first
   for (const storage::CheckpointSummary& each : storage::list_checkpoints(files, checkpoints)) {
     if (!each.usable() || each.name.step >= spike) continue;
-    (each.name.step <= spike - back ? order : nearer).push_back(each);
+    (each.name.step <= spike - back ? order : nearer).push_back({each.path.filename().string(), each.name.step});
   }
   order.insert(order.end(), nearer.rbegin(), nearer.rend());
-  for (const storage::CheckpointSummary& each : order) {
-    try {
-      storage::Checkpoint::open(files, each.path).verify();
-      return RollbackTarget{each.path.filename().string(), each.name.step};
-    } catch (const Error& error) {
-      log_warning("passed over {}: {}", each.path.string(), error.what());
-    }
-  }
-  return std::nullopt;
+  return order;
 }
 
 int64_t give_up_later(storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t step) {
@@ -36,7 +40,18 @@ int64_t give_up_later(storage::FileSystem& files, const std::filesystem::path& c
     if (each.name.step > step) later.push_back(std::move(each));
   }
   std::ranges::sort(later, std::greater<>(), [](const auto& each) { return each.name.step; });
-  for (const storage::CheckpointSummary& each : later) storage::discard_folder(files, each.path);
+  for (const storage::CheckpointSummary& each : later) {
+    if (!each.is_protected) {
+      storage::discard_folder(files, each.path);
+      continue;
+    }
+    const std::string name = each.path.filename().string(), keep = name + ".keep";
+    const std::filesystem::path to = aside(files, checkpoints, name);
+    files.rename(each.path, to);
+    files.rename(checkpoints / keep, to.string() + ".keep");  // the name may be saved again, and need not be kept then
+    files.sync_folder(checkpoints);
+    log_warning("the run goes back before {}, which is kept for good: it lies in {} now", name, to.string());
+  }
   return static_cast<int64_t>(later.size());
 }
 
@@ -54,6 +69,40 @@ void Trainer::load(const storage::Checkpoint& from, checkpoint::OptimizerStates 
   step_ = saved_step_ = parent_step_ = from.manifest().step;
 }
 
+// The name of the checkpoint before the spike that is whole; what came after it is given up, and its data are passed over from now on.
+std::string Trainer::go_back_to(int64_t spike) {
+  const recipe::GuardOptions& guard = ladder_.options();
+  const nlohmann::json targets = together_.first("where to go back to", [&]() -> nlohmann::json {
+    nlohmann::json list = nlohmann::json::array();
+    for (const RollbackTarget& each : rollback_targets(files_, checkpoints(), spike, guard.spike_back))
+      list.push_back({each.name, each.step});
+    return list;
+  });
+  for (const nlohmann::json& target : targets) {
+    const std::string name = target[0];
+    const int64_t step = target[1];
+    const std::string damage = checkpoint::damage_of(files_, checkpoints(), name, together_);
+    if (!damage.empty()) {
+      if (ranks_.rank() == 0) log_warning("passed over {}: {}", (checkpoints() / name).string(), damage);
+      continue;
+    }
+    together_.first("rollback", [&]() -> nlohmann::json {
+      give_up_later(files_, checkpoints(), step);
+      const auto samples = task_.samples_of(std::max(step + 1, spike - guard.spike_back + 1), spike);
+      data::SkipEntry skip{
+          .range = samples.value_or(data::SampleRange{}), .reason = fmt::format("loss spike at step {}", spike), .by = "trainer"};
+      skip.rate_factor = guard.rate_factor;
+      data::add_skip(data::skip_file(options_.run_folder), skip);
+      return nullptr;
+    });
+    return name;
+  }
+  throw Error({.code = ExitCode::kNumeric,
+               .what = "the loss jumps, and there is no checkpoint to go back to",
+               .where = fmt::format("step {}", spike),
+               .hint = "set train.checkpoint_every, or lower optim.lr"});
+}
+
 // Back before the spike of this step, for its data to be passed over (spike_ladder.h).
 void Trainer::roll_back() {
   saver_.wait();
@@ -67,26 +116,10 @@ void Trainer::roll_back() {
                  .hint = "look at the data of these steps (control/skip.json), lower optim.lr, or raise guard.rollbacks"});
   }
   memory_.forget();
-  const nlohmann::json target = together_.first("rollback", [&]() -> nlohmann::json {
-    const auto found = rollback_target(files_, checkpoints(), spike, guard.spike_back);
-    if (!found) return nullptr;
-    give_up_later(files_, checkpoints(), found->step);
-    const auto samples = task_.samples_of(std::max(found->step + 1, spike - guard.spike_back + 1), spike);
-    data::SkipEntry skip{
-        .range = samples.value_or(data::SampleRange{}), .reason = fmt::format("loss spike at step {}", spike), .by = "trainer"};
-    skip.rate_factor = guard.rate_factor;
-    data::add_skip(data::skip_file(options_.run_folder), skip);
-    return found->name;
-  });
-  if (target.is_null()) {
-    throw Error({.code = ExitCode::kNumeric,
-                 .what = "the loss jumps, and there is no checkpoint to go back to",
-                 .where = fmt::format("step {}", spike),
-                 .hint = "set train.checkpoint_every, or lower optim.lr"});
-  }
+  const std::string target = go_back_to(spike);
   take_skips();
   ranks_.settle_values(task_.parameters());
-  load(storage::Checkpoint::open(files_, checkpoints() / target.get<std::string>()), checkpoint::OptimizerStates::kRead);
+  load(storage::Checkpoint::open_unchecked(files_, checkpoints() / target), checkpoint::OptimizerStates::kRead);
   ranks_.share_values(task_.parameters());
   events_.write(observe::Alarm{.kind = "rollback",
                                .message = fmt::format("from step {} back to {}: {} of {}; learning rate × {:g}", spike, step_,

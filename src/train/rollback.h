@@ -3,8 +3,8 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "storage/file_system.h"
 
@@ -15,10 +15,13 @@ struct RollbackTarget {
   int64_t step = 0;
 };
 
-// The newest whole checkpoint at least `back` steps before `spike`; where there is none, the oldest one that is before it. Every byte of it is read.
-std::optional<RollbackTarget> rollback_target(const storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t spike,
-                                              int64_t back);
-// Removes the checkpoints of later steps, the last one first: a crash in between leaves a run that can go on. How many there were.
+// Where a rollback may go, the best first: the newest checkpoint at least `back` steps before `spike`, then those before it; then, in want
+// of those, the oldest one that is before the spike. Whether they are whole is for who reads them.
+std::vector<RollbackTarget> rollback_targets(const storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t spike,
+                                             int64_t back);
+// Removes the checkpoints of later steps, the last one first: a crash in between leaves a run that can go on. Those that are kept for good
+// (a file of their name with ".keep" behind it) are moved aside, to given-up-NAME: no start takes them, and readers do that are given
+// the path. How many there were.
 int64_t give_up_later(storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t step);
 
 }  // namespace longhaul::train

@@ -15,6 +15,21 @@ std::filesystem::path default_run_folder(const std::string& recipe) {
   return std::filesystem::path("runs") / std::filesystem::path(recipe).stem();
 }
 
+namespace {
+
+recipe::LoadedRecipe recipe_beside(const std::filesystem::path& path) {
+  try {
+    return recipe::load(path);
+  } catch (const Error& error) {
+    ErrorFields fields = error.fields();
+    fields.what = "the recipe.toml in the run folder cannot be read: " + fields.what;
+    fields.hint = fmt::format("remove {}: each checkpoint holds the recipe too, and the file is written anew", path.string());
+    throw Error(std::move(fields));
+  }
+}
+
+}  // namespace
+
 void settle_earlier_run(const recipe::LoadedRecipe& recipe, const std::filesystem::path& folder, bool fresh) {
   const auto saved_recipe = folder / "recipe.toml";
   if (fresh && std::filesystem::exists(folder)) {
@@ -24,7 +39,7 @@ void settle_earlier_run(const recipe::LoadedRecipe& recipe, const std::filesyste
     log_info("the earlier run now lies in {}", aside);
     return;
   }
-  if (std::filesystem::exists(saved_recipe)) recipe::refuse_changed(recipe::load(saved_recipe), recipe);
+  if (std::filesystem::exists(saved_recipe)) recipe::refuse_changed(recipe_beside(saved_recipe), recipe);
   storage::LocalFileSystem files;
   const auto checkpoints = storage::list_checkpoints(files, folder / "checkpoints");
   if (checkpoints.empty() || !checkpoints.front().usable()) return;

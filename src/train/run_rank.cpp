@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -45,10 +47,15 @@ void write_beside_checkpoints(const RunRequest& request, const data::RunData& da
   data.tokenizer.save(request.run_folder / "tokenizer.json");
 }
 
-void write_baseline(observe::EventWriter& events, const data::RunData& data, const std::filesystem::path& cache, bool resumed) {
-  const auto baseline = data::compression_baseline(data.corpus, cache, resumed ? data::Baseline::kKept : data::Baseline::kNew);
-  events.write(
-      observe::CompressionBaseline{.gzip_bits_per_byte = baseline.gzip_bits_per_byte(), .xz_bits_per_byte = baseline.xz_bits_per_byte()});
+void write_baseline(observe::EventWriter& events, const data::RunData& data, const std::filesystem::path& cache) {
+  std::vector<int64_t> held_out_bytes;
+  for (const data::PreparedSource& source : data.sources) held_out_bytes.push_back(source.held_out.text_bytes());
+  const auto baseline = data::compression_baseline(data.corpus, held_out_bytes, cache);
+  if (!baseline) return;
+  observe::CompressionBaseline event{.gzip_bits_per_byte = baseline->gzip_bits_per_byte(),
+                                     .xz_bits_per_byte = baseline->xz_bits_per_byte()};
+  if (baseline->bytes < std::accumulate(held_out_bytes.begin(), held_out_bytes.end(), int64_t{0})) event.of_bytes = baseline->bytes;
+  events.write(event);
 }
 
 // Of a rank but the first: run and generation are those that rank 0 has claimed.
@@ -202,7 +209,10 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   board.enter(observe::RankPhase::kIdle);
   board.step_started_from(resumed.step);
   const auto& from = start_.request.from;
-  if (from && resumed.step == 0) trainer.begin_with(*from);
+  if (from && resumed.step == 0) {
+    from->verify(together_);
+    trainer.begin_with(*from);
+  }
   together_.first("begin", [&]() -> nlohmann::json {
     for (const std::string& text : start_warnings(recipe_, {.training_tokens = facts_.training_tokens(),
                                                            .resume_step = resumed.step,
@@ -215,7 +225,7 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
     if (from) checkpoint::carry_files(files_, from->beside(), start_.request.run_folder / checkpoint::kPublishedBeside);
     const bool in_bytes = recipe_.train.objective == recipe::Objective::kNext;  // what a compressor's can be compared with
     if (recipe_.observe.compression_baseline && in_bytes && !facts_.data.held_out().empty() && facts_.data.all_text())
-      write_baseline(events, facts_.data, start_.cache, resumed.step > 0);
+      write_baseline(events, facts_.data, start_.cache);
     return nullptr;
   });
   if (!first() && !start_.own_process) return;

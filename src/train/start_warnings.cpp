@@ -90,6 +90,22 @@ std::string about_products(const recipe::Recipe& recipe) {
   return "";
 }
 
+// A mean over a handful of masked tokens says little, and a step without one has loss 0 and learns nothing.
+std::string about_masks(const recipe::Recipe& recipe) {
+  constexpr double kFew = 16;
+  const double masked = recipe.train.masked_share * static_cast<double>(recipe.train.tokens_per_step());
+  if (recipe.train.objective != recipe::Objective::kMasked || masked >= kFew) return "";
+  return fmt::format(
+      "about {:.2g} tokens of a step are masked (train.masked_share = {:g} of {}): a step in which none is has loss 0 and changes nothing. "
+      "Raise train.masked_share, or train.batch",
+      masked, recipe.train.masked_share, count_text(recipe.train.tokens_per_step()));
+}
+
+std::string about_validation(const recipe::Recipe& recipe, const StartFacts& facts) {
+  if (!facts.earlier || facts.earlier->data.validation == recipe.data.validation) return "";
+  return "data.validation names other paths than before: evaluations can be compared with earlier ones only if the same texts lie there";
+}
+
 }  // namespace
 
 std::vector<std::string> start_warnings(const recipe::Recipe& recipe, const StartFacts& facts) {
@@ -97,7 +113,7 @@ std::vector<std::string> start_warnings(const recipe::Recipe& recipe, const Star
   if (facts.resume_step >= recipe.train.steps) return warnings;
   for (const std::string& text : {about_tokens(recipe.train, facts.training_tokens), about_threads(recipe.train, facts.cores),
                                   about_warmup(recipe), about_factors(recipe.optim), about_rate(recipe, facts), about_unread(facts.unread),
-                                  about_products(recipe)}) {
+                                  about_products(recipe), about_masks(recipe), about_validation(recipe, facts)}) {
     if (!text.empty()) warnings.push_back(text);
   }
   return warnings;

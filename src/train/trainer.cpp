@@ -11,6 +11,7 @@
 #include "base/machine.h"
 #include "base/parallel.h"
 #include "checkpoint/saved_recipe.h"
+#include "checkpoint/starting_point.h"
 #include "recipe/difference.h"
 #include "recipe/write.h"
 #include "tensor/device.h"
@@ -31,17 +32,6 @@ checkpoint::SaverOptions saver_options(const TrainerOptions& options, int64_t ge
       .generation = generation,
       .retention = {.keep_last = train.checkpoint_keep > 0 ? train.checkpoint_keep : INT64_MAX, .keep_every = train.checkpoint_keep_every},
       .self_test = train.checkpoint_self_test};
-}
-
-// Whether an earlier process came to the end at this step, with all that follows the last step, and none has gone on since.
-bool ended_at(const std::filesystem::path& events, int64_t step) {
-  bool ended = false;
-  observe::for_each_event(events, [&](const observe::Event& event) {
-    if (std::holds_alternative<observe::StepReport>(event.body)) ended = false;
-    const auto* end = std::get_if<observe::End>(&event.body);
-    if (end != nullptr && end->reason == "finished" && end->step == step) ended = true;
-  });
-  return ended;
 }
 
 std::vector<checkpoint::StateProvider*> with_state_of(Task& task, SpikeLadder& ladder, std::vector<checkpoint::StateProvider*> all) {
@@ -94,7 +84,13 @@ Resumed Trainer::resume() {
   take_skips();
   const NewestCheckpoint from = newest_checkpoint(files_, options_.run_folder, together_, memory_, state_);
   const std::optional<storage::Checkpoint>& newest = from.checkpoint;
-  if (!newest) return {};
+  if (!newest) {
+    together_.first("checkpoints that are gone", [&]() -> nlohmann::json {
+      refuse_lost_checkpoints(events_.path(), checkpoints());
+      return nullptr;
+    });
+    return {};
+  }
   fault_point("start.load");
   const storage::Manifest& saved = newest->manifest();
   const recipe::LoadedRecipe earlier = checkpoint::saved_recipe(*newest);
@@ -103,6 +99,10 @@ Resumed Trainer::resume() {
   ramp_.restore({saved.state, newest->folder().string()});
   set_growth();
   task_.require_same_data(saved.data_position, saved.step + 1);
+  for (const char* origin : checkpoint::kOriginKeys) {  // what the run began with, whatever is there of it by now
+    const bool known = saved.environment.is_object() && saved.environment.contains(origin);
+    if (known && !options_.environment.contains(origin)) options_.environment[origin] = saved.environment[origin];
+  }
   const bool fresh = recipe::begins_fresh_states(earlier, options_.recipe);
   if (outer_state_ && !fresh) outer_state_->expect(saved.state);
   load(*newest, fresh ? checkpoint::OptimizerStates::kFresh : checkpoint::OptimizerStates::kRead);
@@ -168,17 +168,20 @@ void Trainer::tell_of_memory() {
 
 void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
   ranks_.spans()->add(observe::BesideSpan{fmt::format("checkpoint of step {} to the disk", result.step), result.begin_ns, result.end_ns});
-  const std::string room = result.removed_for_room == 0 ? "" : fmt::format(" after {} older ones made room", result.removed_for_room);
+  if (!result.removed_for_room.empty()) {
+    std::vector<std::string> names;
+    for (const auto& path : result.removed_for_room) names.push_back(path.filename().string());
+    events_.write(observe::Alarm{
+        .kind = "checkpoints_removed",
+        .message = fmt::format("the disk was full when step {} was to be saved: {} removed to make room ({})", result.step,
+                               names.size() == 1 ? "an older checkpoint was" : "older checkpoints were", fmt::join(names, ", "))});
+  }
   if (!result.failure) {
     saved_step_ = result.step;
     if (interval_) interval_->ended(result);
     events_.write(observe::CheckpointSaved{.step = result.step,
                                            .path = result.path.lexically_relative(options_.run_folder).string(),
                                            .blocking_milliseconds = result.blocking_milliseconds});
-    if (!room.empty()) {
-      events_.write(observe::Alarm{.kind = "disk_full",
-                                   .message = fmt::format("the disk was full: the checkpoint of step {} is saved{}", result.step, room)});
-    }
     for (const Error& trouble : result.afterwards) {
       events_.write(observe::Alarm{.kind = "checkpoint_upkeep",
                                    .message = fmt::format("the checkpoint of step {} is saved; {}", result.step, trouble.what())});
@@ -187,8 +190,9 @@ void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
   }
   if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
   events_.write(observe::Alarm{.kind = result.failure->code() == ExitCode::kDisk ? "disk_full" : "checkpoint_failed",
-                               .message = fmt::format("the checkpoint of step {} was not saved{}, {} stay: {}", result.step, room,
-                                                      room.empty() ? "those before it" : "those that must", result.failure->what())});
+                               .message = fmt::format("the checkpoint of step {} was not saved, {} stay: {}", result.step,
+                                                      result.removed_for_room.empty() ? "those before it" : "those that must",
+                                                      result.failure->what())});
 }
 
 void Trainer::save_at_the_end() {

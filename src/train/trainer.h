@@ -99,6 +99,7 @@ class Trainer {
   void take_skips();
   void load(const storage::Checkpoint& checkpoint, checkpoint::OptimizerStates states);
   void roll_back();
+  std::string go_back_to(int64_t spike);
   void set_growth();
   void take_noise(StepResult& result);
   void tell_growth();

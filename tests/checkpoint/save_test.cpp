@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -120,7 +121,7 @@ TEST_F(Saving, AFullDiskCostsOlderCheckpoints) {
   files.room = 3;
   const SaveResult saved = save(5);
   EXPECT_FALSE(saved.failure);
-  EXPECT_EQ(saved.removed_for_room, 1) << "of step 3; 2 is a multiple of two and 4 the newest";
+  EXPECT_EQ(saved.removed_for_room.size(), 1u) << "of step 3; 2 is a multiple of two and 4 the newest";
   EXPECT_THAT(steps_there(), ElementsAre(5, 4, 2));
   files.room = 2;
   const SaveResult lost = save(6);
@@ -133,7 +134,7 @@ TEST_F(Saving, AFullDiskCostsOlderCheckpoints) {
   other.save(7, training.state(), training.manifest());
   other.wait();
   ASSERT_TRUE(results.back().failure);
-  EXPECT_EQ(results.back().removed_for_room, 0) << "room mends no broken disk";
+  EXPECT_TRUE(results.back().removed_for_room.empty()) << "room mends no broken disk";
   EXPECT_THAT(steps_there(), ElementsAre(5, 4, 2));
 }
 
@@ -318,6 +319,100 @@ TEST_F(Saving, TheListOfStateMayChangeFromSaveToSave) {
     load_training_state(storage::open_checkpoint(disk, kFolder), std::array<StateProvider*, 2>{&growing, &training.optimizer_state});
     EXPECT_TRUE(at::equal(growing.values, at::arange(2 * step, at::kLong))) << step;
   }
+}
+
+// A disk with room for so many bytes of files, as it is when one is removed: room again.
+class SmallDisk final : public storage::WrappedFileSystem {
+ public:
+  SmallDisk(storage::RecordingFileSystem& inner, int64_t bytes) : WrappedFileSystem(inner), recording_(inner), bytes_(bytes) {}
+  std::unique_ptr<storage::FileWriter> create(const std::filesystem::path& path) override {
+    class Writer final : public storage::FileWriter {
+     public:
+      Writer(SmallDisk& disk, std::unique_ptr<storage::FileWriter> inner) : disk_(disk), inner_(std::move(inner)) {}
+      void write(std::span<const std::byte> data) override {
+        if (disk_.used("/run") + static_cast<int64_t>(data.size()) > disk_.bytes_)
+          throw Error({.code = ExitCode::kDisk, .what = "cannot write", .found = "No space left on device"});
+        inner_->write(data);
+      }
+      void sync() override { inner_->sync(); }
+      void close() override { inner_->close(); }
+
+     private:
+      SmallDisk& disk_;
+      std::unique_ptr<storage::FileWriter> inner_;
+    };
+    return std::make_unique<Writer>(*this, inner_.create(path));
+  }
+  int64_t used(const std::filesystem::path& folder) const {
+    int64_t bytes = 0;
+    for (const storage::FolderEntry& entry : inner_.list(folder))
+      bytes += entry.is_folder ? used(folder / entry.name) : recording_.file_bytes(folder / entry.name);
+    return bytes;
+  }
+
+ private:
+  storage::RecordingFileSystem& recording_;
+  int64_t bytes_;
+};
+
+class OnASmallDisk : public Saving {
+ protected:
+  // Room for `checkpoints` of them, and a bit.
+  SaveResult save_all(int64_t checkpoints, storage::RetentionPolicy retention, int64_t steps, const std::string& kept = "") {
+    Saver first(disk, options(retention));
+    first.save(1, training.state(), training.manifest());
+    first.wait();
+    if (!kept.empty()) storage::write_synced(disk, kFolder / (kept + ".keep"), "");
+    const int64_t one = SmallDisk(disk, 0).used("/run");
+    SmallDisk small(disk, one * checkpoints + one / 2);
+    Saver saver(small, options(retention));
+    for (int64_t step = 2; step <= steps; ++step) {
+      saver.save(step, training.state(), training.manifest());
+      saver.wait();
+    }
+    return results.back();
+  }
+};
+
+TEST_F(OnASmallDisk, OlderCheckpointsMakeRoom) {
+  const SaveResult last = save_all(/*checkpoints=*/3, {.keep_last = 5}, /*steps=*/4);
+  EXPECT_FALSE(last.failure) << last.failure->what();
+  EXPECT_THAT(last.removed_for_room, ElementsAre(kFolder / "step-000000002", kFolder / "step-000000001"));
+  EXPECT_THAT(steps_there(), ElementsAre(4, 3));
+  EXPECT_EQ(storage::open_checkpoint(disk, kFolder, storage::Depth::kContents).manifest().step, 4);
+}
+
+TEST_F(OnASmallDisk, WhatIsKeptForGoodStays) {
+  const SaveResult last = save_all(3, {.keep_last = 5, .keep_every = 2}, 4, "step-000000001");
+  ASSERT_TRUE(last.failure);
+  EXPECT_EQ(last.failure->code(), ExitCode::kDisk);
+  EXPECT_THAT(last.removed_for_room, IsEmpty());
+  EXPECT_THAT(steps_there(), ElementsAre(3, 2, 1)) << "1 is protected, 2 a multiple, 3 the newest";
+}
+
+TEST_F(OnASmallDisk, OfARunThatKeepsAllNothingGoes) {
+  const SaveResult last = save_all(3, {.keep_last = INT64_MAX}, 4);
+  EXPECT_TRUE(last.failure);
+  EXPECT_THAT(steps_there(), ElementsAre(3, 2, 1));
+}
+
+// The newest is damaged: the one before it is all there is, and stays.
+TEST_F(OnASmallDisk, NothingGoesThatIsNeeded) {
+  Saver first(disk, options({.keep_last = 5}));
+  for (const int64_t step : {1, 2, 3}) {
+    first.save(step, training.state(), training.manifest());
+    first.wait();
+  }
+  const auto file = kFolder / "step-000000003/model.safetensors";
+  disk.flip_bit(file, disk.file_bytes(file) - 1, 0);
+  SmallDisk small(disk, SmallDisk(disk, 0).used("/run") + 100);
+  Saver saver(small, options({.keep_last = 5}));
+  saver.save(4, training.state(), training.manifest());
+  saver.wait();
+  EXPECT_THAT(results.back().removed_for_room, ElementsAre(kFolder / "step-000000001"));
+  EXPECT_EQ(storage::find_newest_valid(disk, kFolder).newest->manifest().step, results.back().failure ? 2 : 4);
+  const auto left = steps_there();
+  EXPECT_NE(std::ranges::find(left, 2), left.end());
 }
 
 }  // namespace

@@ -83,8 +83,21 @@ TEST_F(PublishedCommands, OutAndInAndOn) {
     train("on.toml", words);
     EXPECT_EQ(logits(run), before) << run;
   }
-  // The run goes on from its own checkpoint, and is exported with what the weights came with.
-  train("on.toml", {"--from", at("exported"), "--run", at("of-folder"), "optim.lr=1e-30", "train.steps=2"});
+  // The run goes on from its own checkpoint, needs nothing any more of what it began with, wherever its texts lie now, and is exported
+  // with what the weights came with.
+  fs::rename(folder_ / "exported", folder_ / "gone");
+  fs::rename(folder_ / "text", folder_ / "moved");
+  const ProcessResult goes_on = longhaul({"train", at("on.toml"), "data.source=" + at("moved"), "--from", at("exported"), "--run",
+                                          at("of-folder"), "optim.lr=1e-30", "train.steps=2", "--quiet"});
+  ASSERT_EQ(goes_on.status, 0) << goes_on.errors;
+  std::ofstream(folder_ / "moved" / "more.txt") << "another text";
+  const ProcessResult changed = longhaul({"train", at("on.toml"), "data.source=" + at("moved"), "--from", at("exported"), "--run",
+                                          at("of-folder"), "optim.lr=1e-30", "train.steps=3", "--quiet"});
+  EXPECT_EQ(changed.status, 65);
+  EXPECT_THAT(changed.errors, HasSubstr("the training text changed"));
+  fs::rename(folder_ / "gone", folder_ / "exported");
+  fs::remove(folder_ / "moved" / "more.txt");
+  fs::rename(folder_ / "moved", folder_ / "text");
   const ProcessResult again = longhaul({"export", at("of-folder"), "--out", at("again"), "--json"});
   ASSERT_EQ(again.status, 0) << again.errors;
   EXPECT_EQ(nlohmann::json::parse(again.output)["step"], 2);

@@ -155,6 +155,28 @@ TEST(Blend, CountsStayWithinTwoOfTheWeightsAtEveryPrefix) {
   }
 }
 
+// By hand: ten bytes are four tokens, which share them evenly, rounded down in sum; the end of the document stands for none.
+TEST(SpanBytes, AreOfTheTokensAndNotOfTheSeparator) {
+  TemporaryFolder folder;
+  write_file(folder / "text/a.txt", "0123456789");
+  Encoder encoder = byte_encoder();
+  encoder.encode = [](std::string_view text, std::vector<int32_t>& ids) {
+    for (size_t at = 0; at < text.size(); at += 3) ids.push_back(static_cast<unsigned char>(text[at]));
+  };
+  encoder.sha256 = sha256_hex("three bytes an id");
+  const TokenDataset data = prepare(corpus_of(folder / "text"), 0, encoder, folder / "cache").train;
+  ASSERT_EQ(data.length(0), 4);
+  const auto bytes = [&](int64_t start, int64_t length) { return span_bytes(data, {0, start, length}); };
+  EXPECT_EQ(bytes(0, 1), 2);
+  EXPECT_EQ(bytes(1, 1), 3);
+  EXPECT_EQ(bytes(2, 1), 2);
+  EXPECT_EQ(bytes(3, 1), 3);
+  EXPECT_EQ(bytes(4, 1), 0) << "the separator";
+  EXPECT_EQ(bytes(0, 4), 10);
+  EXPECT_EQ(bytes(3, 2), 3);
+  EXPECT_EQ(span_bytes(data, {kPadding, 0, 5}), 0);
+}
+
 // There is no smallest weight: each is sampled in its proportion, far out in a run too.
 TEST(Blend, SmallWeightsAreSampled) {
   for (const double weight : {1.0 / 70000, 1e-6, 1e-9, 1e-12}) {

@@ -1,6 +1,10 @@
 #include <nlohmann/json.hpp>
 
+#include <chrono>
+#include <set>
+
 #include "data/json_lines.h"
+#include "data/json_rows.h"
 #include "data/support.h"
 
 namespace longhaul::data {
@@ -206,6 +210,140 @@ TEST(Source, LibtorchIsItsPythonElseItsHeaders) {
   // As scripts/package lays it out: the same names as in the wheel, so the same documents are held out.
   write_file(folder / "share/libtorch-python/x/b.py", "packaged");
   EXPECT_EQ(documents_of(Corpus::open(options)), (Documents{{"x/b.py", "packaged"}}));
+}
+
+// C4, Dolma and most files of the Hub are JSON Lines under another name; Alpaca is one array.
+TEST(Source, RowsOfJsonAreKnownByHowTheFileBegins) {
+  TemporaryFolder folder;
+  const std::string lines = "\n {\"url\": \"x\", \"text\": \"one\"}\n{\"text\": \"two\"}\n";
+  const std::string array = "[\n  {\n    \"id\": [1, {\"a\": 2}],\n    \"text\": \"o\\n]e}, \\\"q\\\"\"\n  },\n{\"text\":\"two\"}\n]\n";
+  write_file(folder / "lines.json", lines);
+  write_file(folder / "upper.JSONL", lines);
+  write_file(folder / "packed.json.GZ", gzipped(lines));
+  write_file(folder / "array.json", array);
+  write_file(folder / "array.json.xz", xz_compressed("\xEF\xBB\xBF" + array));
+  const std::string pretty = "{\n  \"text\": \"a configuration\"\n}\n", minified = "{\"name\": \"one object in one line\"}\n";
+  write_file(folder / "pretty.json", pretty);
+  write_file(folder / "minified.json", minified);
+  write_file(folder / "numbers.json", "[1, 2]");
+  EXPECT_EQ(documents_of(corpus_of(folder.path())), (Documents{{"array.json:1", "o\n]e}, \"q\""},
+                                                               {"array.json:2", "two"},
+                                                               {"array.json.xz:1", "o\n]e}, \"q\""},
+                                                               {"array.json.xz:2", "two"},
+                                                               {"lines.json:2", "one"},
+                                                               {"lines.json:3", "two"},
+                                                               {"minified.json", minified},
+                                                               {"numbers.json", "[1, 2]"},
+                                                               {"packed.json.GZ:2", "one"},
+                                                               {"packed.json.GZ:3", "two"},
+                                                               {"pretty.json", pretty},
+                                                               {"upper.JSONL:2", "one"},
+                                                               {"upper.JSONL:3", "two"}}));
+}
+
+// However the array is cut into reads, its lines are the same.
+TEST(Source, AnArrayIsReadInPiecesOfAnySize) {
+  TemporaryFolder folder;
+  write_file(folder / "a.json", "[{\"text\": \"a\"}, {\"text\": \"b\\\\\"} ,\n3, {\"x\": [[]]}]");
+  for (const size_t piece : {size_t{1}, size_t{2}, size_t{7}, size_t{4096}}) {
+    const auto lines = lines_of_json_array(open_stream(folder / "a.json"), folder / "a.json");
+    std::string text;
+    std::vector<char> buffer(piece);
+    while (const size_t got = lines->read(buffer)) text.append(buffer.data(), got);
+    EXPECT_EQ(text, "{\"text\": \"a\"}\n{\"text\": \"b\\\\\"}\n3\n{\"x\": [[]]}\n") << piece;
+  }
+}
+
+TEST(Source, RowsWithoutTheFieldAreRefusedOrNamed) {
+  TemporaryFolder folder;
+  write_file(folder / "rows/a.json", "{\"content\": \"one\"}\n{\"content\": \"two\"}\n");
+  write_file(folder / "rows/b.json", "[{\"instruction\": \"say it\", \"output\": \"it\"}]");
+  for (const auto& path : {folder / "rows", folder / "rows/a.json", folder / "rows/b.json"}) {
+    const Error error = error_of([&] { corpus_of(path); });
+    EXPECT_EQ(error.code(), ExitCode::kData);
+    EXPECT_NE(error.fields().hint.find("data.jsonl_field"), std::string::npos);
+    EXPECT_EQ(error.fields().expected, "a string \"text\" in each, as data.jsonl_field says");
+  }
+  CorpusOptions options;
+  options.sources = {(folder / "rows/a.json").string()};
+  options.source.jsonl_field = "content";
+  EXPECT_EQ(documents_of(Corpus::open(options)), (Documents{{"a.json:1", "one"}, {"a.json:2", "two"}}));
+  write_file(folder / "rows/c.txt", "text");  // the sources of a program, say, with its data
+  EXPECT_EQ(documents_of(corpus_of(folder / "rows")).size(), 3u);
+}
+
+TEST(Source, AnArrayThatBreaksOffIsAnError) {
+  TemporaryFolder folder;
+  const std::string rows = "[{\"text\": \"one\"}, {\"text\": \"two\"}";
+  for (const std::string& broken : {rows, rows + "] more"}) {
+    write_file(folder / "a.json", broken);
+    const Error error = error_of([&] { documents_of(corpus_of(folder / "a.json")); });
+    EXPECT_EQ(error.fields().what, "cannot read a JSON array of the corpus") << broken;
+  }
+}
+
+TEST(Source, JsonLinesInUtf16SaySo) {
+  TemporaryFolder folder;
+  using namespace std::string_literals;
+  for (const auto& [bytes, found] :
+       {std::pair("\xff\xfe{\0}\0\n\0"s, "UTF-16"), std::pair("\xfe\xff\0{\0}\0\n"s, "UTF-16"),
+        std::pair("{\0}\0\n\0"s, "UTF-16, without a byte order mark"), std::pair("\xff\xfe\0\0{\0\0\0"s, "UTF-32")}) {
+    write_file(folder / "a.jsonl", bytes);
+    const Error error = error_of([&] { documents_of(corpus_of(folder / "a.jsonl")); });
+    EXPECT_EQ(error.code(), ExitCode::kData);
+    EXPECT_EQ(error.fields().found, found);
+  }
+}
+
+TEST(Source, ARelativePathThatIsMissingIsNamedWhole) {
+  const Error error = error_of([&] { corpus_of("no/such/texts"); });
+  EXPECT_EQ(error.fields().where, "no/such/texts, that is " + (std::filesystem::current_path() / "no/such/texts").string());
+}
+
+TEST(Source, LinksToFoldersAreFollowed) {
+  TemporaryFolder folder;
+  namespace fs = std::filesystem;
+  write_file(folder / "text/a.txt", "A");
+  write_file(folder / "text/.cache/b.txt", "hidden");
+  write_file(folder / "elsewhere/b.txt", "B");
+  write_file(folder / "elsewhere/deep/c.txt", "C");
+  fs::create_directory_symlink("../elsewhere", folder / "text/part1");
+  fs::create_directory_symlink("..", folder / "elsewhere/deep/up");        // a circle, from within the linked folder
+  fs::create_directory_symlink(folder / "text", folder / "text/itself");   // and one to the source
+  fs::create_directory_symlink("../elsewhere", folder / "text/.part2");    // hidden
+  fs::create_directory_symlink("/no/such/folder", folder / "text/part3");  // told by the log
+  EXPECT_EQ(documents_of(corpus_of(folder / "text")), (Documents{{"a.txt", "A"}, {"part1/b.txt", "B"}, {"part1/deep/c.txt", "C"}}));
+}
+
+// A few KB that unpack to GB.
+TEST(Source, ABombIsRefused) {
+  TemporaryFolder folder;
+  write_file(folder / "logs.txt.zst", zstd_compressed(std::string(200 << 20, 'a')));  // packed well, and no more than may be
+  int64_t bytes = 0;
+  for_each_text(corpus_of(folder / "logs.txt.zst"), Split::kTrain, [&](std::string_view text) { bytes += std::ssize(text); });
+  EXPECT_EQ(bytes, 200 << 20);
+  write_file(folder / "bomb.txt.zst", zstd_compressed(std::string(300 << 20, 'a')));
+  const Error error = error_of([&] { for_each_text(corpus_of(folder / "bomb.txt.zst"), Split::kTrain, [](std::string_view) {}); });
+  EXPECT_EQ(error.code(), ExitCode::kData);
+  EXPECT_EQ(error.fields().where, (folder / "bomb.txt.zst").string());
+}
+
+// Two trees of shards of one size and one time, as images of containers and archives have them.
+TEST(Source, OtherTextsOfTheSameNamesSizesAndTimesHaveAnotherKey) {
+  TemporaryFolder folder;
+  namespace fs = std::filesystem;
+  const std::string text(20000, 'a');
+  std::vector<std::string> keys;
+  for (const auto& [name, at] :
+       {std::pair("one", -1), std::pair("two", 0), std::pair("three", 10000), std::pair("four", 19999), std::pair("copy", -1)}) {
+    std::string other = text;
+    if (at >= 0) other[static_cast<size_t>(at)] = 'b';
+    write_file(folder / name / "a.txt", other);
+    fs::last_write_time(folder / name / "a.txt", fs::file_time_type{} + std::chrono::hours(1));
+    keys.push_back(corpus_of(folder / name).key(0));
+  }
+  EXPECT_EQ(keys.front(), keys.back()) << "where they lie is no part of it";
+  EXPECT_EQ(std::set(keys.begin(), keys.end()).size(), 4u);
 }
 
 }  // namespace

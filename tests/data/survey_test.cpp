@@ -1,6 +1,8 @@
 // Which documents are held out, cut or left out: by their text, whatever they are called and however they are packed.
 #include "data/survey.h"
 
+#include <xxhash.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -240,6 +242,18 @@ TEST(Survey, LongBadLinesAreLeftOutToo) {
     EXPECT_EQ(all.documents[0].second, "good");
     EXPECT_EQ(all.documents[1], (std::pair<std::string, std::string>{"a.jsonl:3", "better"}));
   }
+}
+
+// Who splits the texts outside gets the same split by the rule that docs/concepts/data-order.md says.
+TEST(Survey, HeldOutIsWhatTheDocumentedHashSays) {
+  TemporaryFolder folder;
+  std::set<std::string> expected;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = document(i);
+    write_file(folder / fmt::format("{}.txt", i), text);
+    if (XXH3_128bits(text.data(), text.size()).high64 % 100 < 10) expected.insert(text);
+  }
+  EXPECT_EQ(texts_of(corpus_of(folder.path(), 10), Split::kHeldOut), expected);
 }
 
 }  // namespace

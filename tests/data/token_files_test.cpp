@@ -68,7 +68,7 @@ class TokenFiles : public ::testing::Test {
   Documents read(const std::filesystem::path& path, int64_t vocabulary = 257, int32_t separator = 256) {
     Documents documents;
     for (const TokenFile& file : token_files(path)) {
-      read_token_file(file, vocabulary, separator,
+      read_token_file(file, vocabulary, {separator},
                       [&](std::span<const int32_t> tokens) { documents.emplace_back(tokens.begin(), tokens.end()); });
     }
     return documents;
@@ -214,6 +214,64 @@ TEST_F(TokenFiles, ArePreparedOnceAndTrainedOn) {
   EXPECT_EQ(validated.sources[1].held_out.documents(), 60);
   options.tokenizer = "train";
   EXPECT_EQ(error_of([&] { open_run_data(options, {}, folder_ / "cache"); }).code(), ExitCode::kUsage);
+}
+
+// Llama 3's: <|begin_of_text|> in front of each document, and nothing behind it; a file that is full ends within one.
+constexpr const char* kLlama3Like = R"({"version": "1.0", "added_tokens": [
+    {"id": 3, "content": "<|begin_of_text|>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
+    {"id": 4, "content": "<|end_of_text|>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
+    "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+    "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
+    "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}})";
+
+TEST_F(TokenFiles, OfLlama3AreCutWhereTextsBegin) {
+  const Tokenizer tokenizer = Tokenizer::from_json(kLlama3Like, "test");
+  write_file(folder_ / "t/0.bin", llmc_of({3, 0, 1, 3, 2, 3, 1, 1}, 20240801, 7));
+  write_file(folder_ / "t/1.bin", llmc_of({1, 2, 3, 0, 0}, 20240801, 7));  // goes on within a document
+  const PreparedSource prepared = prepare_tokens({folder_ / "t", 0}, tokenizer, folder_ / "cache");
+  std::vector<int64_t> lengths = prepared.train.lengths();
+  EXPECT_THAT(lengths, ElementsAre(2, 1, 2, 2, 2));
+  // Nothing tells documents apart: neither what the first file begins with, nor the tokenizer's end of one.
+  write_file(folder_ / "bad/0.bin", llmc_of({0, 1, 3, 2}, 20240801, 7));
+  const Error error = error_of([&] { prepare_tokens({folder_ / "bad", 0}, tokenizer, folder_ / "cache"); });
+  EXPECT_EQ(error.code(), ExitCode::kData);
+  EXPECT_THAT(error.what(), HasSubstr("<|end_of_text|> (4)"));
+}
+
+// docs/reference/recipe.md: "what is in them is never trained on".
+TEST_F(TokenFiles, DocumentsOfValidationAreNotTrainedOn) {
+  const auto shard = [](int first, int last) {
+    std::vector<int> tokens;
+    for (int d = first; d < last; ++d) tokens.insert(tokens.end(), {256, 'a' + d, 'b'});
+    return llmc_of(tokens);
+  };
+  write_file(folder_ / "train/0.bin", shard(0, 20));
+  write_file(folder_ / "val/0.bin", shard(15, 18));
+  write_file(folder_ / "text/a.txt", "ab");  // the first of them, as text
+  recipe::DataOptions options;
+  options.tokenizer = "bytes";
+  options.source = {(folder_ / "train").string()};
+  options.validation = {(folder_ / "val").string(), (folder_ / "text").string()};
+  const RunData data = open_run_data(options, {}, folder_ / "cache");
+  ASSERT_EQ(data.sources.size(), 3u);
+  EXPECT_EQ(data.sources[0].train.documents(), 16);
+  EXPECT_EQ(data.sources[0].counts.copies, 4);
+  EXPECT_EQ(data.sources[1].held_out.documents(), 3);
+  std::set<std::string> trained;
+  for (int64_t d = 0; d < 16; ++d) trained.insert(text_of(data.sources[0].train, d));
+  for (const char* held : {"ab", "pb", "qb", "rb"}) EXPECT_FALSE(trained.contains(held)) << held;
+  // Another validation text is another preparation.
+  options.validation = {(folder_ / "text").string()};
+  EXPECT_EQ(open_run_data(options, {}, folder_ / "cache").sources[0].train.documents(), 19);
+}
+
+TEST_F(TokenFiles, LinkedFoldersAreReadToo) {
+  write_file(folder_ / "elsewhere/a.bin", llmc_of({256, 1}));
+  std::filesystem::create_directories(folder_ / "t");
+  std::filesystem::create_directory_symlink("../elsewhere", folder_ / "t/part");
+  EXPECT_TRUE(names_token_files(folder_ / "t"));
+  EXPECT_EQ(read(folder_ / "t"), (Documents{{1}}));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "files_for_tests.h"
 #include "storage/diff.h"
 #include "storage/recording_file_system.h"
+#include "storage/wrapped_file_system.h"
 
 namespace longhaul::storage::checkpoint_files_test {
 namespace {
@@ -226,6 +227,96 @@ TEST(CheckpointDiffing, EveryNumericTypeAsNumbers) {
     const Checkpoint left = save(c.left), right = save(c.right);
     EXPECT_EQ(diff(left, right).tensors.at(0).maximum, c.maximum) << name_of(c.dtype);
   }
+}
+
+// Counts what is open at once, and lets no more be opened than a process may.
+class CountingOpen final : public WrappedFileSystem {
+ public:
+  explicit CountingOpen(FileSystem& inner, int64_t most) : WrappedFileSystem(inner), most_(most) {}
+  std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing, Links links = Links::kRefuse) const override {
+    class Reader final : public FileReader {
+     public:
+      Reader(std::unique_ptr<FileReader> inner, int64_t& open) : inner_(std::move(inner)), open_(open) { ++open_; }
+      ~Reader() override { --open_; }
+      int64_t size() const override { return inner_->size(); }
+      void read_exactly(int64_t offset, std::span<std::byte> into) const override { inner_->read_exactly(offset, into); }
+
+     private:
+      std::unique_ptr<FileReader> inner_;
+      int64_t& open_;
+    };
+    if (open_ >= most_) throw Error({.code = ExitCode::kDisk, .what = "cannot open the file", .found = "Too many open files"});
+    return std::make_unique<Reader>(inner_.open(path, missing, links), open_);
+  }
+
+ private:
+  int64_t most_;
+  mutable int64_t open_ = 0;
+};
+
+// Of a hundred ranks there are a hundred files and more.
+std::filesystem::path save_many_files(FileSystem& files, int64_t count) {
+  CheckpointWriter writer(files, kFolder, 7, 1);
+  const auto data = random_bytes(static_cast<size_t>(count) * 4, 1);
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<ShardSource> shards = {{.tensor = "w",
+                                              .shape = {count},
+                                              .dtype = DType::kF32,
+                                              .role = "weight",
+                                              .offset = {i},
+                                              .length = {1},
+                                              .data = std::span(data).subspan(static_cast<size_t>(i) * 4, 4)}};
+    writer.add(write_checkpoint_file(files, writer.folder(), fmt::format("rank-{:05}.safetensors", i), shards));
+  }
+  return writer.commit({.run_id = "many", .world = count});
+}
+
+TEST(CheckpointReading, FewFilesAreOpenAtATime) {
+  RecordingFileSystem disk;
+  const auto path = save_many_files(disk, 100);
+  const CountingOpen counting(disk, static_cast<int64_t>(ReaderPool::kMostOpen) + 1);  // and the manifest
+  const Checkpoint first = Checkpoint::open(counting, path);
+  first.verify();
+  EXPECT_EQ(first.read_tensor("w"), random_bytes(400, 1));
+  EXPECT_EQ(first.read_tensor("w"), random_bytes(400, 1)) << "files that were closed are opened again";
+}
+
+TEST(CheckpointReading, TooManyOpenFilesAreNoDefect) {
+  RecordingFileSystem disk;
+  save_many_files(disk, 3);
+  const CountingOpen counting(disk, 2);
+  for (const Error& error :
+       {error_of([&] { list_checkpoints(counting, kFolder); }), error_of([&] { find_newest_valid(counting, kFolder); })}) {
+    EXPECT_EQ(error.code(), ExitCode::kDisk);
+    EXPECT_EQ(error.fields().found, "Too many open files");
+  }
+}
+
+// Who needs the weights needs nothing of the optimizer's files: neither whole, nor at all.
+TEST(CheckpointReading, OfOneRoleOnlyItsFilesCount) {
+  RecordingFileSystem disk;
+  CheckpointWriter writer(disk, kFolder, 12, 1);
+  const auto weights = random_bytes(64, 1), moments = random_bytes(64, 2);
+  const auto add = [&](const char* file, const char* tensor, const char* role, const std::vector<std::byte>& data) {
+    const std::vector<ShardSource> shards = {
+        {.tensor = tensor, .shape = {16}, .dtype = DType::kF32, .role = role, .offset = {0}, .length = {16}, .data = data}};
+    writer.add(write_checkpoint_file(disk, writer.folder(), file, shards));
+  };
+  add("model.safetensors", "w", "weight", weights);
+  add("optimizer.safetensors", "optimizer.m.w", "optimizer.m", moments);
+  const auto path = writer.commit({.run_id = "roles", .world = 1});
+  const auto damaged = path / "optimizer.safetensors";
+  disk.flip_bit(damaged, disk.file_bytes(damaged) - 1, 0);
+  EXPECT_EQ(error_of([&] { open_checkpoint(disk, kFolder, Depth::kContents); }).code(), ExitCode::kCheckpoint);
+  EXPECT_EQ(open_checkpoint(disk, kFolder, Depth::kContents, "weight").read_tensor("w"), weights);
+  disk.remove(damaged);
+  EXPECT_EQ(error_of([&] { open_checkpoint(disk, kFolder); }).code(), ExitCode::kCheckpoint);
+  EXPECT_EQ(open_checkpoint(disk, kFolder, Depth::kContents, "weight").read_tensor("w"), weights);
+  const auto model = path / "model.safetensors";
+  disk.flip_bit(model, disk.file_bytes(model) - 1, 0);
+  const Error error = error_of([&] { open_checkpoint(disk, path, Depth::kContents, "weight"); });
+  EXPECT_EQ(error.code(), ExitCode::kCheckpoint);
+  EXPECT_THAT(error.fields().hint, HasSubstr("checkpoint verify"));
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ inline std::string name_of_save(int64_t step, int64_t generation, int64_t attemp
 
 inline PruneReport prune_unread(FileSystem& files, const std::filesystem::path& checkpoints, const RetentionPolicy& policy,
                                 int64_t generation, double now_s, Prune mode = Prune::kRemove) {
-  VerifiedPaths verified;
-  return prune(files, checkpoints, policy, generation, now_s, verified, mode);
+  ReadBack known;
+  return prune(files, checkpoints, policy, generation, now_s, known, mode);
 }
 
 template <class Function>

@@ -78,12 +78,12 @@ TEST_F(Retention, AFolderUnderAnothersNameIsNotTaken) {
 // A checkpoint is read back once, and serves for what goes until it is due itself: of each save's bytes a third is read with three kept.
 TEST_F(Retention, ACheckpointIsReadBackAtMostOnce) {
   CountingReads counting(disk);
-  VerifiedPaths verified;
+  ReadBack known;
   std::vector<int64_t> read;
   for (int64_t step = 1; step <= 12; ++step) {
     save(step);
     counting.tensor_bytes_read = 0;
-    prune(counting, kFolder, {.keep_last = 3}, 1, 0, verified);
+    prune(counting, kFolder, {.keep_last = 3}, 1, 0, known);
     read.push_back(counting.tensor_bytes_read);
   }
   EXPECT_THAT(read, ElementsAre(0, 0, 0, kBytesOfOne, 0, 0, kBytesOfOne, 0, 0, kBytesOfOne, 0, 0));
@@ -91,24 +91,24 @@ TEST_F(Retention, ACheckpointIsReadBackAtMostOnce) {
 
   // What was read back when it was saved (self-test) is not read again.
   save(13);
-  verified = {kFolder / name_of_save(13, 1)};
+  known.whole = {kFolder / name_of_save(13, 1)};
   counting.tensor_bytes_read = 0;
-  EXPECT_EQ(prune(counting, kFolder, {.keep_last = 1}, 1, 0, verified).removed.size(), 3u);
+  EXPECT_EQ(prune(counting, kFolder, {.keep_last = 1}, 1, 0, known).removed.size(), 3u);
   EXPECT_EQ(counting.tensor_bytes_read, 0);
 }
 
 // That an older checkpoint was in order says nothing of what is removed on the strength of newer ones.
 TEST_F(Retention, NothingGoesOnTheStrengthOfAnUnreadOne) {
-  VerifiedPaths verified;
+  ReadBack known;
   for (int64_t step = 10; step <= 30; step += 10) save(step);
   const auto data = kFolder / name_of_save(30, 1) / "rank-00000.safetensors";
   disk.flip_bit(data, disk.file_bytes(data) - 1, 0);
-  verified = {kFolder / name_of_save(20, 1)};
-  prune(disk, kFolder, {.keep_last = 2}, 1, 0, verified);
+  known.whole = {kFolder / name_of_save(20, 1)};
+  prune(disk, kFolder, {.keep_last = 2}, 1, 0, known);
   EXPECT_THAT(steps_in(disk), ElementsAre(20, 30)) << "20 was read and is newer than 10";
-  prune(disk, kFolder, {.keep_last = 1}, 1, 0, verified);
+  prune(disk, kFolder, {.keep_last = 1}, 1, 0, known);
   EXPECT_THAT(steps_in(disk), ElementsAre(20, 30)) << "30 is damaged";
-  EXPECT_FALSE(verified.contains(kFolder / name_of_save(30, 1)));
+  EXPECT_FALSE(known.whole.contains(kFolder / name_of_save(30, 1)));
 }
 
 TEST_F(Retention, AnEarlierStartRemovesNothingOfALaterOne) {
@@ -306,6 +306,34 @@ TEST(CommitProtocol, OnTheRealDisk) {
   EXPECT_EQ(search.newest->read_tensor("layers.0.weight"), random_bytes(96, 9));
   EXPECT_LT(std::abs(files.modified_s(folder / "latest") - static_cast<double>(::time(nullptr))), 100);
   std::filesystem::remove_all(folder.parent_path());
+}
+
+// The ranks of a run read together what prune() would read alone.
+TEST_F(Retention, WhatMustBeReadBackIsSaidBeforehand) {
+  for (int64_t step = 10; step <= 30; step += 10) save(step);
+  const RetentionPolicy policy{.keep_last = 2};
+  ReadBack known;
+  EXPECT_EQ(unread_before_pruning(disk, kFolder, {.keep_last = 3}, 1, known), std::nullopt) << "nothing goes";
+  EXPECT_EQ(unread_before_pruning(disk, kFolder, policy, 1, known), kFolder / name_of_save(30, 1));
+  known.damaged.emplace(kFolder / name_of_save(30, 1), "as somebody found");
+  EXPECT_EQ(unread_before_pruning(disk, kFolder, policy, 1, known), std::nullopt) << "10 is among the newest two that are left";
+  save(40);
+  EXPECT_EQ(unread_before_pruning(disk, kFolder, policy, 1, known), kFolder / name_of_save(40, 1));
+  known.whole.insert(kFolder / name_of_save(40, 1));
+  EXPECT_EQ(unread_before_pruning(disk, kFolder, policy, 1, known), std::nullopt);
+  CountingReads counting(disk);
+  EXPECT_THAT(prune(counting, kFolder, policy, 1, 0, known).removed, ElementsAre(kFolder / name_of_save(10, 1)));
+  EXPECT_EQ(counting.tensor_bytes_read, 0);
+}
+
+TEST_F(Retention, AFolderOfAnotherStepIsNotTaken) {
+  save(10, 1);
+  save(20, 1);
+  disk.rename(kFolder / name_of_save(10, 1), kFolder / name_of_save(30, 1));
+  const Search search = find_newest_valid(disk, kFolder);
+  EXPECT_EQ(search.newest->manifest().step, 20);
+  ASSERT_EQ(search.rejected.size(), 1u);
+  EXPECT_THAT(search.rejected[0].reason, HasSubstr("of step 10, not 30"));
 }
 
 }  // namespace

@@ -317,6 +317,26 @@ TEST_F(TrainerLoop, DamagedCheckpointsAreNotPassedOverToTheBeginning) {
   EXPECT_THAT(again.error->what(), AllOf(HasSubstr("step-000000003"), HasSubstr("step-000000006"), HasSubstr("--fresh")));
 }
 
+// A disk that is not mounted: the run has saved, and its events say so.
+TEST_F(TrainerLoop, CheckpointsThatAreGoneAreMissed) {
+  start(options({"train.steps=4"}));
+  std::filesystem::rename(folder_ / "checkpoints", folder_ / "elsewhere");
+  const Start again = start(options());
+  ASSERT_TRUE(again.error);
+  EXPECT_EQ(again.error->code(), ExitCode::kCheckpoint);
+  EXPECT_THAT(again.error->what(), AllOf(HasSubstr("checkpoints/step-000000004"), HasSubstr("--fresh")));
+  EXPECT_EQ(events<observe::StepReport>().size(), 4u) << "no step was made anew";
+  std::filesystem::remove_all(folder_ / "checkpoints");  // what the refused start claimed
+  std::filesystem::rename(folder_ / "elsewhere", folder_ / "checkpoints");
+  EXPECT_EQ(start(options()).outcome->step, 6);
+}
+
+// A run that never saved has lost nothing.
+TEST_F(TrainerLoop, ARunThatDidNotSaveBeginsAnew) {
+  observe::EventWriter({.path = folder_ / "events.jsonl"}).write(observe::RunStart{});
+  EXPECT_EQ(start(options()).outcome->step, 6);
+}
+
 // A save that is asked for happens after the step, once for each request.
 TEST_F(TrainerLoop, ASaveOnRequest) {
   testing::ScriptedControl control;
