@@ -3,11 +3,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace longhaul {
 
@@ -20,6 +22,15 @@ void write_stream(std::FILE* stream, std::string_view text) {
                .found = std::generic_category().message(number),
                .where = stream == stderr ? "standard error" : "standard output",
                .hint = "see where the output is redirected to: is that disk full?"});
+}
+
+void show(std::FILE* stream, std::string_view text) {
+  static std::atomic<bool> told = false;
+  try {
+    write_stream(stream, text);
+  } catch (const Error& error) {
+    if (!told.exchange(true)) log_warning("{}: what would be shown is left out from here on", error.fields().found);
+  }
 }
 
 bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }

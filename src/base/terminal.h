@@ -9,6 +9,9 @@ namespace longhaul {
 
 // Written and flushed. kDisk when that fails (a full disk behind a redirection); the stream can be written again afterwards.
 void write_stream(std::FILE* stream, std::string_view text);
+// What a person sees beside the result of a program, and what nothing else depends on: where the stream cannot be written (its reader has gone,
+// its disk is full) the program goes on, and the log says so once.
+void show(std::FILE* stream, std::string_view text);
 bool is_terminal(std::FILE* stream);
 bool colours_wanted(std::FILE* stream);
 struct TerminalSize {

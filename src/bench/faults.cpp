@@ -18,6 +18,7 @@
 #include "base/signals.h"
 #include "base/statistics.h"
 #include "base/temporary_folder.h"
+#include "bench/driver_drills.h"
 #include "bench/small_text.h"
 #include "observe/event_comparison.h"
 #include "observe/event_log.h"
@@ -36,7 +37,7 @@ struct Kind {
   bool from_outside = false;
 };
 // Weights: how often each stands here. Crashes and kills are most of what happens (specs/reliability.md §2).
-constexpr std::array<Kind, 14> kKinds = {{{"killed", "kill"},
+constexpr std::array<Kind, 19> kKinds = {{{"killed", "kill"},
                                           {"killed", "kill"},
                                           {"killed", "kill"},
                                           {"segfault", "segfault"},
@@ -49,7 +50,12 @@ constexpr std::array<Kind, 14> kKinds = {{{"killed", "kill"},
                                           {"hang", "hang"},
                                           {"disk full", "fail=73"},
                                           {"node killed", "", true},
-                                          {"driver killed", "", true}}};
+                                          {"driver killed", "", true},
+                                          {"driver held up", "", true},
+                                          {"driver opens no file", "", true},
+                                          {"journal lost", "", true},
+                                          {"daemon restarted", "", true},
+                                          {"full disk at eviction", "", true}}};
 constexpr std::array<std::string_view, 5> kPlacesOfAStep = {"step.data", "step.passes", "step.reduce", "step.update", "step.updated"};
 constexpr std::array<std::string_view, 4> kPlacesOfACheckpoint = {"checkpoint.copied", "checkpoint.write", "checkpoint.before_rename",
                                                                   "checkpoint.after_rename"};
@@ -133,20 +139,6 @@ std::optional<nlohmann::json> status_of(const fs::path& run) {
   return status.is_object() ? std::optional(std::move(status)) : std::nullopt;
 }
 
-// While the drill's rank takes its time in the drill's step: kills the driver, or the daemon of the rank's node.
-void kill_from_outside(const Drill& drill, const nlohmann::json& status) {
-  if (drill.kind == "driver killed") {
-    Children::signal(status.at("driver").at("pid").get<pid_t>(), SIGKILL);
-    return;
-  }
-  for (const auto& rank : status.at("ranks")) {
-    if (rank.at("rank") != drill.rank) continue;
-    for (const auto& node : status.at("nodes")) {
-      if (node.at("node") == rank.at("node")) Children::signal(node.at("pid").get<pid_t>(), SIGKILL);
-    }
-  }
-}
-
 // Until the run has ended: what is done from outside, and a driver that was killed is typed again.
 std::optional<int> run_drills(Launched& launched, const DrillPlan& plan, const fs::path& run, const fs::path& marks) {
   launched.start();
@@ -156,9 +148,10 @@ std::optional<int> run_drills(Launched& launched, const DrillPlan& plan, const f
     while (!launched.ended() && !launched.too_long() && !read_fault_mark(DrillPlan::mark_of(marks, i)))
       if (!pause_unless_stopped(0.02)) throw_if_stop_requested("the drills");
     if (launched.ended() || launched.too_long()) break;
-    if (const auto status = status_of(run)) kill_from_outside(drill, *status);
-    if (drill.kind != "driver killed") continue;
+    const auto status = status_of(run);
+    if (!status || !do_from_outside(drill, run, *status)) continue;
     launched.wait();
+    do_before_it_is_typed_again(drill, run);
     launched.start();
   }
   return launched.wait();
@@ -218,8 +211,8 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<F
     outcome.incident = outcome.named ? "disk_full" : "";
     return outcome;
   }
-  if (drill.kind == "driver killed") {
-    outcome.named = true;  // whoever types the command again knows
+  if (names_nobody(drill.kind)) {
+    outcome.named = true;
     return outcome;
   }
   const auto found = judgement.incidents.find(mark->generation);

@@ -12,6 +12,8 @@
 #include "cli/output.h"
 #include "cli/register.h"
 #include "control/last_words.h"
+#include "control/placement.h"
+#include "control/rank_environment.h"
 #include "tensor/cpu_allocator.h"
 #include "tensor/tensor.h"
 
@@ -56,6 +58,7 @@ int guarded(int count, char** arguments) {
 int main(int count, char** arguments) {
   longhaul::open_standard_streams();
   longhaul::let_waiting_threads_sleep(arguments);
-  if (count > 0) longhaul::set_program_name(arguments[0]);
+  // A rank of `launch` tells what to type as it was typed there.
+  if (count > 0) longhaul::set_program_name(longhaul::control::variable(longhaul::control::kTypedAs).value_or(arguments[0]));
   return longhaul::cli::guarded(count, arguments);
 }

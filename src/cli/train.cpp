@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/signals.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -47,11 +48,11 @@ std::string next_command(const TrainArguments& arguments, const train::RunReques
   return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
-void print_where_things_lie(const TrainArguments& arguments, const train::RunRequest& request, const train::Outcome& outcome,
-                            const comm::Placement& place) {
+void show_where_things_lie(const TrainArguments& arguments, const train::RunRequest& request, const train::Outcome& outcome,
+                           const comm::Placement& place) {
   const std::string run = request.run_folder.string();
   const bool finished = outcome.reason == "finished";
-  print(fmt::format("\n{} at step {}. In {}:\n", finished ? "Finished" : "Stopped", outcome.step, run));
+  show(stdout, fmt::format("\n{} at step {}. In {}:\n", finished ? "Finished" : "Stopped", outcome.step, run));
   const std::pair<const char*, std::string> things[] = {{"report.html", "the curves, to look at in a browser"},
                                                         {"events.jsonl", "every step, one JSON object a line"},
                                                         {"checkpoints", "what sample, evaluate and a resumed run read"},
@@ -59,10 +60,10 @@ void print_where_things_lie(const TrainArguments& arguments, const train::RunReq
   for (const auto& [name, what] : things) {
     const std::filesystem::path path = request.run_folder / name;
     if (!std::filesystem::exists(path)) continue;  // observe.report, observe.tensorboard
-    print(fmt::format("  {:<15} {}\n", std::filesystem::is_directory(path) ? std::string(name) + "/" : name, what));
+    show(stdout, fmt::format("  {:<15} {}\n", std::filesystem::is_directory(path) ? std::string(name) + "/" : name, what));
   }
   if (const std::string line = train::planned_against_measured(request.run_folder, request.recipe.recipe); !line.empty())
-    print("\n" + line);
+    show(stdout, "\n" + line);
   std::string prompt = request.recipe.recipe.sample.prompt;
   prompt.erase(prompt.find_last_not_of(" \n") + 1);
   const bool writes_on = request.recipe.recipe.train.objective == recipe::Objective::kNext;
@@ -70,9 +71,9 @@ void print_where_things_lie(const TrainArguments& arguments, const train::RunReq
                                     : fmt::format("evaluate {} --data PATH", shell_quoted(run));
   std::string next = next_command(arguments, request, finished);
   if (place.size > 1 && !comm::variable(comm::kLaunched)) next += "   # on every rank, by " + place.engine;
-  print("\nNext:\n");
+  show(stdout, "\nNext:\n");
   for (const std::string& command : {program_command(use), next, program_command("checkpoint list " + shell_quoted(run))}) {
-    print("  " + command + "\n");
+    show(stdout, "  " + command + "\n");
   }
 }
 
@@ -101,7 +102,7 @@ ExitCode run_as(const comm::Placement& place, train::RunRequest& request, const 
                  .where = request.run_folder.string(),
                  .hint = "make room, then go on from the last good checkpoint: " + next_command(arguments, request, /*finished=*/false)});
   }
-  if (!request.quiet) print_where_things_lie(arguments, request, outcome, place);
+  if (!request.quiet) show_where_things_lie(arguments, request, outcome, place);
   return signalled ? ExitCode::kPreemptedSaved : ExitCode::kDone;
 }
 

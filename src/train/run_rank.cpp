@@ -151,13 +151,11 @@ void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer, const o
   const auto holdings = gather_holdings(ranks_, own);
   if (!tables()) return;
   const bool colours = colours_wanted(stdout);
-  write_stream(stdout, tables_of(facts_, task.epochs_after(recipe_.train.steps), colours));
-  if (holdings.size() > 1)
-    write_stream(stdout, rank_table(facts_.mesh, recipe_.parallel.pipeline, recipe_.model.layers, holdings, colours) + "\n");
+  show(stdout, tables_of(facts_, task.epochs_after(recipe_.train.steps), colours));
+  if (holdings.size() > 1) show(stdout, rank_table(facts_.mesh, recipe_.parallel.pipeline, recipe_.model.layers, holdings, colours) + "\n");
   if (outer == nullptr) return;
   const int64_t every = recipe_.optim.outer.every;
-  write_stream(stdout,
-               fmt::format("{}: {} workers of {} meet {}; {}. Losses of steps are the first worker's; evaluations and checkpoints "
+  show(stdout, fmt::format("{}: {} workers of {} meet {}; {}. Losses of steps are the first worker's; evaluations and checkpoints "
                            "have the weights that all agreed on last.\n\n",
                            recipe::name_of_value(recipe_.optim.outer.method), ranks_.workers(), counted(facts_.mesh.world(), "rank"),
                            every > 0 ? fmt::format("every {} steps", every) : "as often as the first round's times say",
@@ -166,14 +164,14 @@ void RankRun::tell_what_is_held(Task& task, optim::Optimizer& optimizer, const o
 
 void RankRun::tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const {
   if (outer == nullptr || !tables()) return;
-  write_stream(stdout, fmt::format("\nouter loop: {} in {}, of which {} was waited for exchanges\n", counted(outer->rounds(), "round"),
-                                   duration_text(seconds), duration_text(outer->waited_s())));
+  show(stdout, fmt::format("\nouter loop: {} in {}, of which {} was waited for exchanges\n", counted(outer->rounds(), "round"),
+                           duration_text(seconds), duration_text(outer->waited_s())));
 }
 
 void RankRun::tell_what_was_sent(int64_t step) const {
   if (!start_.calls) return;
   const auto ranks = together_.each("calls", [&] { return calls_between(calls_before_, start_.calls->totals()); });
-  if (tables()) write_stream(stdout, traffic_table(ranks, step, colours_wanted(stdout)) + "\n");
+  if (tables()) show(stdout, traffic_table(ranks, step, colours_wanted(stdout)) + "\n");
 }
 
 void RankRun::warn_of_disk(const Trainer& trainer) const {
@@ -267,7 +265,7 @@ Outcome RankRun::run() {
   const Outcome outcome = control->run_to_its_end(trainer);
   tell_what_was_waited(loop, watch.seconds());
   if (tables() && !control->measured().empty()) {
-    write_stream(stdout, "\n" + observe::measured_memory_table(control->measured()).text(colours_wanted(stdout)));
+    show(stdout, "\n" + observe::measured_memory_table(control->measured()).text(colours_wanted(stdout)));
   }
   return outcome;
 }
