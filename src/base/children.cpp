@@ -7,6 +7,9 @@
 
 #include <cerrno>
 #include <csignal>
+#include <fstream>
+#include <mutex>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -58,7 +61,19 @@ int open_log(const ChildStart& start) {
 
 }  // namespace
 
-pid_t start_child(const ChildStart& start) {
+namespace {
+
+// Pids of children whose ends are somebody's own business.
+struct WaitedFor {
+  std::mutex mutex;
+  std::set<pid_t> pids;
+};
+WaitedFor& waited_for() {
+  static WaitedFor all;
+  return all;
+}
+
+pid_t make_child(const ChildStart& start) {
   LONGHAUL_ASSERT(!start.argv.empty(), "no program");
   const int log = open_log(start);
   std::vector<char*> argv;
@@ -81,9 +96,32 @@ pid_t start_child(const ChildStart& start) {
   return child;
 }
 
+}  // namespace
+
+WaitedChild::WaitedChild(const std::function<pid_t()>& start) {
+  const std::lock_guard lock(waited_for().mutex);
+  pid_ = start();
+  waited_for().pids.insert(pid_);
+}
+
+WaitedChild::~WaitedChild() {
+  const std::lock_guard lock(waited_for().mutex);
+  waited_for().pids.erase(pid_);
+}
+
+pid_t start_child(const ChildStart& start) {
+  const std::lock_guard lock(waited_for().mutex);
+  const pid_t child = make_child(start);
+  waited_for().pids.insert(child);
+  return child;
+}
+
 std::optional<int> exit_of(pid_t child) {
   int status = 0;
-  return ::waitpid(child, &status, WNOHANG) == child ? std::optional(status_code(status)) : std::nullopt;
+  if (::waitpid(child, &status, WNOHANG) != child) return std::nullopt;
+  const std::lock_guard lock(waited_for().mutex);
+  waited_for().pids.erase(child);
+  return status_code(status);
 }
 
 int64_t user_id() { return ::geteuid(); }
@@ -102,22 +140,32 @@ Children::~Children() {
 }
 
 pid_t Children::start(const ChildStart& start, std::function<void(int status)> ended) {
-  const pid_t child = start_child(start);
+  const pid_t child = make_child(start);
   running_[child] = std::move(ended);
   return child;
 }
 
 void Children::signal(pid_t child, int signal) { ::kill(-child, signal); }
 
+// Its own first; then, one by one, what a child has left behind. Where the next of those is somebody else's, who waits for it, the rest comes with the next
+// look.
 void Children::reap() {
+  std::vector<pid_t> own;
+  for (const auto& [child, ended] : running_) own.push_back(child);
   int status = 0;
-  for (pid_t child = 0; (child = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+  for (const pid_t child : own) {
+    if (::waitpid(child, &status, WNOHANG) != child) continue;
     const auto found = running_.find(child);
-    if (found == running_.end()) continue;  // what a child left behind
+    if (found == running_.end()) continue;  // what another's end led to
     const auto ended = std::move(found->second);
     running_.erase(found);
     signal(child, SIGKILL);  // what it started ends with it
     ended(status_code(status));
+  }
+  const std::lock_guard lock(waited_for().mutex);
+  for (siginfo_t next{}; ::waitid(P_ALL, 0, &next, WEXITED | WNOHANG | WNOWAIT) == 0 && next.si_pid > 0; next = {}) {
+    if (waited_for().pids.contains(next.si_pid) || running_.contains(next.si_pid)) return;
+    ::waitpid(next.si_pid, nullptr, WNOHANG);
   }
 }
 

@@ -5,7 +5,8 @@
 //   const pid_t rank = children.start({.argv = {…}, .log = "rank-3.log"}, [](int status) { … });   // exit code, or 128 + signal
 //   Children::signal(rank, SIGTERM);
 //
-// Of the thread that runs the loop. A process has one Children at most: it takes all ends (SIGCHLD) there are.
+// Of the thread that runs the loop. A process has one Children at most: it takes all ends (SIGCHLD) there are, but those of children that somebody else in
+// this process has started and waits for (run_process, start_child).
 #pragma once
 
 #include <sys/types.h>
@@ -33,6 +34,21 @@ struct ChildStart {
   bool own_session = false;                             // a terminal's Ctrl-C and hang-up do not reach it
 };
 
+// A child that is waited for by who started it, with the pid for a name: until it is let go of, nobody else takes its end.
+class WaitedChild {
+ public:
+  WaitedChild() = default;
+  // start() makes the process; no end of any child is taken between that and the note of whose it is.
+  explicit WaitedChild(const std::function<pid_t()>& start);
+  ~WaitedChild();
+  WaitedChild(const WaitedChild&) = delete;
+  WaitedChild& operator=(const WaitedChild&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
 // Error 73 where the log cannot be written, 68 where no process can be made. The caller waits for it.
 pid_t start_child(const ChildStart& start);
 
@@ -49,8 +65,8 @@ class Children {
   Children& operator=(const Children&) = delete;
 
   pid_t start(const ChildStart& start, std::function<void(int status)> ended);
-  static void signal(pid_t child, int signal);         // the whole group
-  void forget(pid_t child) { running_.erase(child); }  // goes on without us
+  static void signal(pid_t child, int signal);  // the whole group
+  void forget_all() { running_.clear(); }       // they go on without us
   size_t running() const { return running_.size(); }
 
  private:

@@ -138,15 +138,14 @@ void put(char (&to)[N], std::string_view text) {
   to[size] = '\0';
 }
 
-// Without the handlers.
-void note_frames(StackArea::Thread& thread) {
-  const int count = g_stack.count;
+// Without the handlers, which lie above where the thread was interrupted. count: -1: the thread did not answer.
+void note_frames(StackArea::Thread& thread, void* const* frames, int count, const void* interrupted) {
   thread.count = count < 0 ? -1 : 0;
   int first = 0;
-  while (first < count && g_stack.frames[first] != g_stack.interrupted) ++first;
+  while (first < count && frames[first] != interrupted) ++first;
   if (first == count) first = 0;  // another way of unwinding: all of it
   for (int i = first; i < count && thread.count < StackArea::kFrames; ++i)
-    thread.frames[thread.count++] = reinterpret_cast<uint64_t>(g_stack.frames[i]);
+    thread.frames[thread.count++] = reinterpret_cast<uint64_t>(frames[i]);
 }
 
 void write_thread(Output& out, pid_t thread) {
@@ -165,7 +164,7 @@ void write_thread(Output& out, pid_t thread) {
   write_stack(out, thread);
   StackArea* const area = g_area;
   if (area == nullptr || area->count == StackArea::kThreads) return;
-  note_frames(noted);
+  note_frames(noted, g_stack.frames, g_stack.count, g_stack.interrupted);
   area->threads[area->count++] = noted;
 }
 
@@ -241,6 +240,35 @@ void on_request(int, siginfo_t*, void* context) {
   errno = before;
 }
 
+// The first thread that crashes is told of.
+void on_crash(int signal, siginfo_t*, void* context) {
+  static void* frames[kFrames];
+  StackArea* const area = g_area;
+  int64_t none = 0;
+  if (area != nullptr && area->crashed.compare_exchange_strong(none, signal)) {
+    ++area->begun, area->count = 0;
+    StackArea::Thread& noted = area->threads[0];
+    char buffer[64];
+    noted = {.thread = thread_id(), .name = {}, .state = "R", .waits = {}, .count = 0, .frames = {}};
+    put(noted.name, thread_file(thread_id(), "comm", buffer, sizeof buffer));
+    note_frames(noted, frames, ::backtrace(frames, kFrames), interrupted_place(context));
+    area->count = 1;
+    area->answers = area->begun.load();
+  }
+  ::raise(signal);  // as it would have ended without this handler, which is gone (SA_RESETHAND)
+}
+
+// Where nobody else looks after it: a sanitizer does.
+void tell_of(int signal) {
+  struct sigaction action {};
+  if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action = {};
+  action.sa_sigaction = on_crash;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_SIGINFO | SA_RESETHAND | SA_NODEFER | SA_ONSTACK;
+  sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 void install_diagnostics() {
@@ -251,6 +279,7 @@ void install_diagnostics() {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigaction(SIGUSR2, &action, nullptr);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) tell_of(signal);
 }
 
 void set_diagnostics_file(const std::filesystem::path& path) {

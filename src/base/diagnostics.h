@@ -4,6 +4,9 @@
 //   kill -USR2 PID           # docs/troubleshooting.md#it-hangs says how to read the result
 //
 // Everything is done inside signal handlers without memory allocation or locks, so it works on a process that hangs, whatever it holds.
+// A process that crashes (SIGSEGV and its like) leaves the stack of the thread that did in the area, before it ends as it would without: two
+// crashes at the same place are told from two at different ones.
+//
 // A process-wide service, installed by the command line alone (install_signal_handlers, base/signals.h).
 #pragma once
 

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/children.h"
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/error.h"
@@ -102,11 +103,16 @@ bool drain(int descriptor, std::string& text) {
   return true;
 }
 
-bool ended(pid_t child, int& status, int flags) {
+// false: it runs. An end that somebody else has taken is no success.
+bool ended(pid_t child, int& status, const std::string& program) {
   pid_t result;
-  do result = ::waitpid(child, &status, flags);
+  do result = ::waitpid(child, &status, WNOHANG);
   while (result < 0 && errno == EINTR);
-  return result != 0;
+  if (result >= 0) return result == child;
+  throw Error({.code = ExitCode::kInternal,
+               .what = "nobody knows how a process has ended",
+               .found = std::generic_category().message(errno),
+               .where = program});
 }
 
 }  // namespace
@@ -123,7 +129,8 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
   LONGHAUL_ASSERT(!argv.empty(), "no program");
   constexpr int kSlice_ms = 20;  // how soon the end of a child is seen whose pipes live on in a grandchild
   Pipe output(argv[0]), errors(argv[0]);
-  const pid_t child = spawn(argv, environment, output, errors);
+  const WaitedChild waited([&] { return spawn(argv, environment, output, errors); });
+  const pid_t child = waited.pid();
   output.write.reset();
   errors.write.reset();
 
@@ -136,7 +143,7 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
   while (running) {
     const bool both_closed = pipes[0].fd < 0 && pipes[1].fd < 0;  // as a rule because it is just ending
     ::poll(pipes.data(), pipes.size(), both_closed ? 1 : kSlice_ms);
-    running = !ended(child, status, WNOHANG);
+    running = !ended(child, status, argv[0]);
     for (size_t i = 0; i < pipes.size(); ++i)  // after the child's end: what it left in the pipes
       if (pipes[i].fd >= 0 && !drain(pipes[i].fd, *texts[i])) pipes[i].fd = -1;
     if (running && !result.timed_out && watch.seconds() > timeout_s) {

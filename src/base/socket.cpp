@@ -120,9 +120,12 @@ void Socket::close() {
   descriptor_ = -1;
 }
 
-std::optional<Socket> Socket::accept() const {
+std::optional<Socket> Socket::accept(bool* out_of_descriptors) const {
   const int descriptor = ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (descriptor < 0) return std::nullopt;
+  if (descriptor < 0) {
+    if (out_of_descriptors != nullptr) *out_of_descriptors = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    return std::nullopt;
+  }
   set_option(descriptor, IPPROTO_TCP, TCP_NODELAY);
   return Socket(descriptor);
 }

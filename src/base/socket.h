@@ -32,11 +32,12 @@ class Socket {
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
 
-  std::optional<Socket> accept() const;  // nullopt: nobody waits
-  uint16_t port() const;                 // its own
-  std::string own_address() const;       // as numbers: of the connection's end here
-  std::string peer() const;              // "10.0.0.7:4711"
-  int problem() const;                   // errno of a connection that failed; 0: none
+  // nullopt: nobody waits, or, as it says, no more files may be open: whoever waits goes on waiting.
+  std::optional<Socket> accept(bool* out_of_descriptors = nullptr) const;
+  uint16_t port() const;            // its own
+  std::string own_address() const;  // as numbers: of the connection's end here
+  std::string peer() const;         // "10.0.0.7:4711"
+  int problem() const;              // errno of a connection that failed; 0: none
 
   enum class Result { kSome, kNothing /* now */, kEnd };  // kEnd: the other side closed, or the connection is broken
   Result read(std::string& onto, size_t most_bytes = 65536);

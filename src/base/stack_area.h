@@ -1,5 +1,5 @@
-// StackArea: room for the stacks of a process's threads, as they were when it was asked last (SIGUSR2; base/diagnostics.h). Trivial and of
-// fixed size: it may lie in a SharedFile, where another process reads it. Written inside signal handlers, without allocation or locks.
+// StackArea: room for the stacks of a process's threads, as they were when it was asked last (SIGUSR2; base/diagnostics.h), or for the one of
+// the thread that crashed. Trivial and of fixed size: it may lie in a SharedFile, where another process reads it. Written inside signal handlers, without allocation or locks.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,7 @@ struct StackArea {
   };
   std::atomic<int64_t> begun, answers;  // requests; equal: `threads` is whole
   std::atomic<int64_t> count;           // of threads
+  std::atomic<int64_t> crashed;         // the signal that the process ended by; 0: `threads` are of a request
   Thread threads[kThreads];
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/program_name.h"
 #include "base/progress.h"
 #include "base/utf8.h"
 
@@ -86,6 +87,7 @@ std::string shell_quoted(std::string_view word) {
 }
 
 void set_program_name(std::string_view typed) { name_of_program() = typed; }
+const std::string& program_as_typed() { return name_of_program(); }
 std::string program_name() { return shell_quoted(name_of_program()); }
 std::string program_command(std::string_view arguments) { return fmt::format("{} {}", program_name(), arguments); }
 

@@ -62,6 +62,8 @@ Worker::Worker(std::string name) : state_(std::make_unique<State>()) {
   // Signals are for the main thread: the new thread inherits a mask that blocks them all but the one that asks for its stack.
   sigset_t all, before;
   sigfillset(&all);
+  // What a thread brings upon itself is no request to others: its handler says where it happened (base/diagnostics.h).
+  for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, crash);
   sigdelset(&all, SIGUSR2);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {

@@ -14,6 +14,7 @@
 #include "base/memory_group.h"
 #include "base/signals.h"
 #include "base/small_disk.h"
+#include "bench/driver_drills.h"
 
 namespace longhaul::bench {
 namespace {
@@ -94,24 +95,26 @@ class FromOutside {
   void meet(const Drill& drill) {
     if (drill.kind == "disk full") return fill_disk();
     // A status is written each second: it may still be of the generation before, or name nobody yet.
-    nlohmann::json rank, node, driver;
+    nlohmann::json status, rank, node;
     until(kStatus_s, [&] {
-      const auto status = status_of(run_);
-      if (!status) return false;
-      driver = status->at("driver");
-      rank = entry(*status, "ranks", "rank", drill.rank);
-      node = entry(*status, "nodes", "node", rank.value("node", ""));
+      const auto now = status_of(run_);
+      if (!now) return false;
+      status = *now;
+      rank = entry(status, "ranks", "rank", drill.rank);
+      node = entry(status, "nodes", "node", rank.value("node", ""));
       if (drill.kind == "memory limit") return memory_.take_in(process_of(rank));
-      return process_of(driver) > 1 && process_of(node) > 1;
+      return process_of(status.at("driver")) > 1 && process_of(node) > 1;
     });
-    if (drill.kind == "driver killed" && process_of(driver) > 1) {
-      Children::signal(process_of(driver), SIGKILL);
-      launched_.wait();
-      launched_.start();
-    } else if (drill.kind.starts_with("node") && process_of(node) > 1) {
-      Children::signal(process_of(node), drill.kind == "node frozen" ? SIGSTOP : SIGKILL);
-      if (drill.kind == "node frozen") thaw(node);
+    if (drill.kind == "memory limit" || !status.is_object() || process_of(status.at("driver")) <= 1) return;
+    if (drill.kind == "node frozen") {
+      if (process_of(node) <= 1) return;
+      Children::signal(process_of(node), SIGSTOP);
+      return thaw(node);
     }
+    if (!do_from_outside(drill, run_, status)) return;
+    launched_.wait();
+    do_before_it_is_typed_again(drill, run_);
+    launched_.start();
   }
 
  private:

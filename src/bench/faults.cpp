@@ -21,6 +21,7 @@
 #include "base/statistics.h"
 #include "base/temporary_folder.h"
 #include "bench/drill_run.h"
+#include "bench/driver_drills.h"
 #include "bench/small_text.h"
 #include "observe/event_comparison.h"
 #include "observe/event_log.h"
@@ -39,7 +40,7 @@ struct Kind {
   bool from_outside = false;
 };
 // Weights: how often each stands here. Crashes and kills are most of what happens (specs/reliability.md §2).
-constexpr std::array<Kind, 14> kKinds = {{{"killed", "kill"},
+constexpr std::array<Kind, 19> kKinds = {{{"killed", "kill"},
                                           {"killed", "kill"},
                                           {"killed", "kill"},
                                           {"segfault", "segfault"},
@@ -52,8 +53,12 @@ constexpr std::array<Kind, 14> kKinds = {{{"killed", "kill"},
                                           {"disk full", "", true},
                                           {"node killed", "", true},
                                           {"node frozen", "", true},
-                                          {"driver killed", "", true}}};
-
+                                          {"driver killed", "", true},
+                                          {"driver held up", "", true},
+                                          {"driver opens no file", "", true},
+                                          {"journal lost", "", true},
+                                          {"daemon restarted", "", true},
+                                          {"full disk at eviction", "", true}}};
 constexpr std::array<std::string_view, 5> kPlacesOfAStep = {"step.data", "step.passes", "step.reduce", "step.update", "step.updated"};
 constexpr std::array<std::string_view, 4> kPlacesOfACheckpoint = {"checkpoint.copied", "checkpoint.write", "checkpoint.before_rename",
                                                                   "checkpoint.after_rename"};
@@ -150,8 +155,8 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<F
     outcome.incident = outcome.named ? "disk_full" : "";
     return outcome;
   }
-  if (drill.kind == "driver killed") {
-    outcome.named = true;  // whoever types the command again knows
+  if (names_nobody(drill.kind)) {
+    outcome.named = true;
     return outcome;
   }
   const auto found = judgement.incidents.find(mark->generation);

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/copy_out.h"
 #include "storage/commit.h"
 
@@ -59,7 +61,15 @@ struct OfMoment {
 }  // namespace
 
 bool leave_state(storage::FileSystem& files, const NodeTier& tier, const SavedMoment& moment, int64_t rank, int64_t ranks,
-                 const std::vector<StateEntry>& entries, Manifest manifest) {
+                 const std::vector<StateEntry>& entries, Manifest manifest, const LeavingRoom& room) {
+  int64_t bytes = 0;
+  for (const StateEntry& entry : entries) bytes += entry.held.empty() ? 0 : entry.view.numel() * entry.view.element_size();
+  const int64_t needed = bytes * room.ranks_of_node, free = std::min(tier.free_bytes(), room.available_bytes);
+  if (needed > free) {
+    log_warning("rank {} leaves nothing in its node's memory: its {} ranks need {}, and {} are free", rank, room.ranks_of_node,
+                bytes_text(needed), bytes_text(free));
+    return false;
+  }
   if (tier.newest_generation() > moment.generation || files.exists(tier.folder_of(moment) / storage::kManifestName)) return false;
   const std::filesystem::path folder = NodeTier(tier).begin(moment);
   const json reports = write_entries(files, entries, folder, "left-", rank, ranks);

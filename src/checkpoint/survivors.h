@@ -7,6 +7,8 @@
 // tensor exactly becomes a checkpoint in memory like any other, and is verified like any other; else what was committed before stands.
 #pragma once
 
+#include <limits>
+
 #include "checkpoint/state.h"
 #include "checkpoint/tier_nodes.h"
 #include "storage/manifest.h"
@@ -14,10 +16,16 @@
 
 namespace longhaul::checkpoint {
 
+// All ranks of a node leave theirs at once, while each still occupies its own memory.
+struct LeavingRoom {
+  int64_t ranks_of_node = 1;
+  int64_t available_bytes = std::numeric_limits<int64_t>::max();  // of the machine's memory; the tier's own room counts besides
+};
+
 // Of one rank; not collective, from any thread while nothing changes what `entries` show. `manifest`: all but files and tensors. Nothing is done where the
-// step is committed here already, or a later start has begun. → whether it lies there.
+// step is committed here already, a later start has begun, or there is no room. → whether it lies there.
 bool leave_state(storage::FileSystem& files, const storage::NodeTier& tier, const storage::SavedMoment& moment, int64_t rank, int64_t ranks,
-                 const std::vector<StateEntry>& entries, storage::Manifest manifest);
+                 const std::vector<StateEntry>& entries, storage::Manifest manifest, const LeavingRoom& room = {});
 
 // Of a checkpoint in memory that is under way: this rank's files are written, and these are their reports.
 void tell_written(storage::FileSystem& files, const storage::NodeTier& tier, const storage::SavedMoment& moment, int64_t rank,

@@ -7,6 +7,8 @@
 #include "base/file.h"
 #include "base/folders.h"
 #include "base/parallel.h"
+#include "base/process_limits.h"
+#include "base/program_name.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -90,6 +92,19 @@ void refuse_other_commands(const std::vector<std::string>& words, const std::vec
   }
 }
 
+// A driver has a connection to each node, and ranks one to each other; some libraries open dozens of files.
+void require_open_files(const LaunchArguments& arguments) {
+  const int64_t local = arguments.listen.empty() ? arguments.nodes + arguments.spares : 0;
+  const int64_t needed = 64 + std::max(arguments.nodes + arguments.spares, local > 0 ? arguments.ranks : 1), may = raise_open_files();
+  if (may >= needed) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "too few files may be open at once",
+               .expected = fmt::format("{} for {} ranks", needed, arguments.ranks),
+               .found = std::to_string(may),
+               .where = "ulimit -n",
+               .hint = "ulimit -n 4096, and where that is refused: raise the hard limit (limits.conf, LimitNOFILE)"});
+}
+
 recipe::Recipe recipe_of(const LaunchArguments& arguments) {
   if (arguments.from.empty()) return recipe::load(arguments.recipe, arguments.overrides).recipe;
   auto first = checkpoint::words_of_run(run_folder_of(arguments));  // of a run that goes on: as train does
@@ -97,22 +112,28 @@ recipe::Recipe recipe_of(const LaunchArguments& arguments) {
   return recipe::load(arguments.recipe, arguments.overrides, &*first).recipe;
 }
 
-control::RunPlan plan_of(const LaunchArguments& arguments) {
-  const recipe::Recipe recipe = recipe_of(arguments);
+control::RunPlan plan_of(const LaunchArguments& arguments, const recipe::Recipe& recipe) {
   return {.recipe = arguments.recipe,
           .version = build_version().version,
           .widths = control::widths_of(recipe, arguments.ranks),
           .nodes = arguments.nodes,
           .spares = arguments.spares,
           .steps = recipe.train.steps,
-          .batches = control::batches_of(recipe)};
+          .batches = control::batches_of(recipe),
+          .prefetch = recipe.data.prefetch};
+}
+
+std::vector<std::string> environment_of_ranks(const LaunchArguments& arguments) {
+  std::vector<std::string> environment = control::passed_environment(arguments.environment);
+  environment.push_back(fmt::format("{}={}", control::kTypedAs, program_as_typed()));
+  return environment;
 }
 
 control::RunCommand command_of_ranks(const LaunchArguments& arguments) {
   const int64_t threads = arguments.threads > 0 ? arguments.threads : std::max<int64_t>(1, usable_cores() / arguments.ranks);
   control::RunCommand command{.words = {"train", arguments.recipe, fmt::format("train.threads={}", threads)},
                               .options = {"--run", run_folder_of(arguments).string()},
-                              .environment = control::passed_environment(arguments.environment),
+                              .environment = environment_of_ranks(arguments),
                               .launched = fmt::format("-n {}", arguments.ranks),
                               .folder = std::filesystem::current_path().string(),
                               .run_folder = std::filesystem::absolute(run_folder_of(arguments)).string()};
@@ -153,15 +174,25 @@ std::optional<control::MinderOptions> minder_of(const LaunchArguments& arguments
   return control::MinderOptions{.run_folder = run_folder, .models = detect::load_models(arguments.detect)};
 }
 
+// Rank 0 says where things lie on a terminal that is not this one.
+void show_where_to_look(const LaunchArguments& arguments, const control::DriverResult& result) {
+  const std::string run = shell_quoted(run_folder_of(arguments).string());
+  say(stdout, fmt::format("\n{}. In {}\n\nNext:\n  {}\n  {}\n", result.text, run_folder_of(arguments).string(),
+                           program_command("watch --once " + run), program_command("checkpoint list " + run)));
+}
+
 ExitCode run_launch(const LaunchArguments& arguments) {
   check_launch(arguments);
-  control::DriverOptions options{.plan = plan_of(arguments),
+  const recipe::Recipe recipe = recipe_of(arguments);
+  require_open_files(arguments);
+  control::DriverOptions options{.plan = plan_of(arguments, recipe),
                                  .command = command_of_ranks(arguments),
                                  .run_folder = run_folder_of(arguments),
                                  .local_nodes = arguments.listen.empty() ? arguments.nodes + arguments.spares : 0,
                                  .slots = arguments.ranks / arguments.nodes,
                                  .listen = arguments.listen,
                                  .program = std::filesystem::canonical("/proc/self/exe").string()};
+  options.log_every = recipe.train.log_every;
   const bool machines = !arguments.listen.empty();  // each node is one
   options.replace_slow = !arguments.keep_slow && (machines || arguments.replace_slow);
   options.minder = minder_of(arguments);
@@ -180,6 +211,7 @@ ExitCode run_launch(const LaunchArguments& arguments) {
   comm::forget_calls(run_folder_of(arguments));
   const control::DriverResult result = driver.run();
   if (result.code != ExitCode::kDone && arguments.ranks > 1 && !result.stopped) print_summary(arguments, result);
+  if (result.code == ExitCode::kDone && result.showed) show_where_to_look(arguments, result);
   return result.code;
 }
 

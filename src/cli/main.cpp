@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/limits.h"
+#include "base/process_limits.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "base/terminal.h"
@@ -14,6 +14,8 @@
 #include "cli/output.h"
 #include "cli/register.h"
 #include "control/last_words.h"
+#include "control/placement.h"
+#include "control/rank_environment.h"
 #include "tensor/cpu_allocator.h"
 #include "tensor/tensor.h"
 
@@ -57,8 +59,9 @@ int guarded(int count, char** arguments) {
 
 int main(int count, char** arguments) {
   longhaul::open_standard_streams();
-  longhaul::raise_open_file_limit();
+  longhaul::raise_open_files();
   longhaul::let_waiting_threads_sleep(arguments);
-  if (count > 0) longhaul::set_program_name(arguments[0]);
+  // A rank of `launch` tells what to type as it was typed there.
+  if (count > 0) longhaul::set_program_name(longhaul::control::variable(longhaul::control::kTypedAs).value_or(arguments[0]));
   return longhaul::cli::guarded(count, arguments);
 }

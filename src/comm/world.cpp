@@ -98,9 +98,12 @@ std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Place
                               .what = "the ranks cannot be connected",
                               .expected = fmt::format("a connection from each of {} ranks to each other", place.size),
                               .found = text.substr(0, text.find('\n')),
-                              .hint = "GLOO_SOCKET_IFNAME names the network interface, where a machine has several"}});
+                              .hint = text.find("Too many open files") != std::string::npos
+                                          ? "let processes open more files: ulimit -n 4096"
+                                          : "GLOO_SOCKET_IFNAME names the network interface, where a machine has several"}});
   }
-  std::unique_ptr<Communicator> world = Gloo::make(std::make_shared<GlooWorld>(std::move(wire), place.rank, place.size, options.timeout), place.size);
+  std::unique_ptr<Communicator> world =
+      Gloo::make(std::make_shared<GlooWorld>(std::move(wire), place.rank, place.size, options.timeout), place.size);
   return options.nccl ? with_nccl(std::move(world), place, options.timeout) : std::move(world);
 }
 

@@ -20,6 +20,7 @@ Channel::Channel(EventLoop& loop, Socket socket, Handshake handshake, Handlers h
       handlers_(std::move(handlers)),
       limits_(limits),
       heard_ns_(monotonic_ns()),
+      looked_ns_(heard_ns_),
       second_ns_(heard_ns_) {}
 
 Channel::~Channel() { release(); }
@@ -29,7 +30,7 @@ void Channel::begin() {
   loop_.watch(socket_.descriptor(), {.reads = true, .writes = true}, [self](Ready ready) {
     if (const auto channel = self.lock()) channel->on_ready(ready);
   });
-  timer_ = loop_.every(limits_.handshake_s / 4, [self] {
+  timer_ = loop_.every(look_every_s(), [self] {
     if (const auto channel = self.lock()) channel->look_at_clock();
   });
 }
@@ -147,8 +148,11 @@ void Channel::write() {
   loop_.change(socket_.descriptor(), {.reads = true, .writes = false});
 }
 
+// While this process stood nobody listened: what the other side said then is still to be read, so that time is no silence.
 void Channel::look_at_clock() {
-  const double silent_s = static_cast<double>(monotonic_ns() - heard_ns_) * 1e-9;
+  const int64_t now_ns = monotonic_ns(), since_ns = now_ns - std::exchange(looked_ns_, now_ns);
+  if (const double stood_s = static_cast<double>(since_ns) * 1e-9 - 2 * look_every_s(); stood_s > 0) heard_ns_ += since_ns;
+  const double silent_s = static_cast<double>(now_ns - heard_ns_) * 1e-9;
   if (!open_ && silent_s > limits_.handshake_s) return fail(connected_ ? "no greeting came" : "nobody answers at that address");
   if (open_ && silent_s > limits_.silence_s) fail(fmt::format("nothing was heard for {:.0f} s", silent_s));
 }

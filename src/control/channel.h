@@ -64,6 +64,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void take_handshake(const std::string& frame);
   void push(std::string_view payload);
   void write();
+  double look_every_s() const { return limits_.handshake_s / 4; }
   void look_at_clock();
   void fail(std::string reason, std::optional<Handshake::Refusal> refused = std::nullopt);
   void release();
@@ -78,7 +79,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Seal sending_, receiving_;
   std::string unsent_;
   bool connected_ = false, open_ = false;
-  int64_t heard_ns_ = 0, second_ns_ = 0, messages_ = 0;  // messages: since second_ns_
+  int64_t heard_ns_ = 0, looked_ns_ = 0, second_ns_ = 0, messages_ = 0;  // messages: since second_ns_
   uint64_t timer_ = 0;
 };
 

@@ -12,23 +12,51 @@ namespace {
 
 constexpr size_t kMostConnections = 4096;
 constexpr size_t kMostStrangers = 64;  // whose greeting is not over
+constexpr double kFullPause_s = 1;     // without connections, when no file can be opened
 constexpr double kDeath_s = 0.1;       // after a connection has gone, until its daemon's lock is looked at
 
 }  // namespace
 
 void DriverService::accept() {
-  while (auto socket = listening_.accept()) {
-    const auto strangers =
-        std::count_if(connections_.begin(), connections_.end(), [](const auto& one) { return !one.second.channel->is_open(); });
-    if (connections_.size() >= kMostConnections || static_cast<size_t>(strangers) >= kMostStrangers) continue;  // closed at once
+  bool out_of_descriptors = false;
+  while (auto socket = listening_.accept(&out_of_descriptors)) {
+    if (connections_.size() >= kMostConnections) continue;  // closed at once
+    make_room_for_a_stranger();
     const uint64_t number = ++last_connection_;
-    Handshake handshake(keys_, own_identity("driver", "", options_.plan.run, static_cast<uint64_t>(core_->generation())), true);
+    Handshake handshake(keys_, own_identity("driver", "", options_.plan.run, shown_generation()), true);
+    const std::string address = socket->peer();
+    connections_[number].address = address.substr(0, address.rfind(':'));
     connections_[number].channel =
         Channel::make(loop_, std::move(*socket), std::move(handshake),
                       {.opened = [this, number](const Identity& peer) { connections_[number].client = peer.role == "operator"; },
                        .message = [this, number](std::string_view message) { on_message(number, std::string(message)); },
                        .closed = [this, number](const Channel::Closing& closing) { on_closed(number, closing); }});
   }
+  if (!out_of_descriptors) return;
+  log_error("driver: no file can be opened any more, nor a connection be taken: raise the limit (ulimit -n)");
+  loop_.forget(listening_.descriptor());  // it would be ready again and again
+  loop_.after(kFullPause_s, [this] { loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); }); });
+}
+
+// Who connects and says nothing must not keep out who has the secret: of the address with the most strangers the one that has waited longest goes.
+void DriverService::make_room_for_a_stranger() {
+  std::map<std::string, std::vector<uint64_t>> strangers;
+  size_t all = 0;
+  for (const auto& [number, connection] : connections_) {
+    if (connection.channel->is_open()) continue;
+    strangers[connection.address].push_back(number);
+    ++all;
+  }
+  if (all < kMostStrangers) return;
+  const auto most = std::ranges::max_element(strangers, {}, [](const auto& one) { return one.second.size(); });
+  close_connection(most->second.front());
+}
+
+// To a driver that has begun nothing yet nodes may be ahead of its journal, which was lost or could not be written: it takes up theirs. Once it has, a node of
+// a later generation is another driver's.
+uint64_t DriverService::shown_generation() const {
+  constexpr uint64_t kTakesUpAny = uint64_t{1} << 62;
+  return settled_ ? static_cast<uint64_t>(core_->generation()) : kTakesUpAny;
 }
 
 void DriverService::on_message(uint64_t number, const std::string& text) {
@@ -47,18 +75,8 @@ void DriverService::on_message(uint64_t number, const std::string& text) {
 }
 
 void DriverService::on_node_message(uint64_t number, NodeMessage message) {
+  if (const auto* hello = std::get_if<NodeHello>(&message)) return on_hello(number, *hello);
   Connection& connection = connections_.at(number);
-  const std::string& name = connection.channel->peer().name;
-  if (const auto* hello = std::get_if<NodeHello>(&message)) {
-    if (hello->node != name || name.empty() || name.size() > 64)
-      throw Error({.code = ExitCode::kCommunication, .what = "a node with two names", .found = brief(printable(hello->node))});
-    if (Connection* before = connection_of(name)) {  // one that has not noticed yet that it is dead
-      before->node.clear();
-      before->channel->close();
-    }
-    connection.node = name;
-    if (is_local(name)) pids_[name] = hello->pid;
-  }
   if (connection.node.empty()) throw Error({.code = ExitCode::kCommunication, .what = "a node that does not begin with its hello"});
   if (const auto* renewed = std::get_if<KeysRenewed>(&message))
     return connection.channel->renew_receiving(std::to_string(renewed->generation));
@@ -69,10 +87,34 @@ void DriverService::on_node_message(uint64_t number, NodeMessage message) {
   feed(FromNode{connection.node, std::move(message)});
 }
 
+// The core says first whether the node is taken: one that is refused must not take the place of one of its name that is there.
+void DriverService::on_hello(uint64_t number, const NodeHello& hello) {
+  Connection& connection = connections_.at(number);
+  const std::string name = connection.channel->peer().name;
+  if (hello.node != name || name.empty() || name.size() > 64)
+    throw Error({.code = ExitCode::kCommunication, .what = "a node with two names", .found = brief(printable(hello.node))});
+  if (result_) return;
+  const int64_t generation = core_->generation();
+  const Commands commands = core_->on(FromNode{name, hello}, now_s());
+  greeting_ = number;
+  if (std::ranges::none_of(commands, [](const Command& command) { return std::holds_alternative<Refuse>(command); })) {
+    for (const auto& [other, before] : connections_) {
+      if (other == number || before.node != name) continue;
+      close_connection(other);  // one that has not noticed yet that it is dead
+      break;
+    }
+    connection.node = name;
+    if (is_local(name)) pids_[name] = hello.pid;
+    settled_ = settled_ || (!hello.running.empty() && hello.generation == generation);
+  }
+  apply(commands);
+  after_feeding(generation);
+}
+
 void DriverService::on_client_message(Connection& connection, const ClientMessage& message) {
   asking_ = connection.channel;
   if (std::holds_alternative<StatusRequest>(message)) {
-    asking_->send(to_text(Answer{.text = status_text()}));
+    asking_->send(status_answer());
   } else if (const auto* evict = std::get_if<EvictRequest>(&message)) {
     feed(Evict{evict->target, evict->reason});
   } else if (const auto* drain = std::get_if<DrainRequest>(&message)) {
@@ -81,9 +123,17 @@ void DriverService::on_client_message(Connection& connection, const ClientMessag
   asking_.reset();
 }
 
+void DriverService::close_connection(uint64_t number) {
+  const auto found = connections_.find(number);
+  if (found == connections_.end()) return;
+  found->second.channel->close();
+  connections_.erase(found);
+}
+
 void DriverService::drop(uint64_t number) {
-  const std::shared_ptr<Channel> channel = connections_.at(number).channel;
-  channel->close();
+  const auto found = connections_.find(number);
+  if (found == connections_.end()) return;
+  found->second.channel->close();
   on_closed(number, {.reason = "closed", .was_open = true});
 }
 

@@ -5,7 +5,8 @@
 //   for (const Command& command : core.on(FromNode{"node-0", message}, now_s)) …   // in this order, each done before the next
 //
 // now_s: seconds since 1970 that never go back (wall clock at the start of the driver, not before the journal's last entry, then the monotonic
-// clock). A Tick at least every 0.1 s, or when next_tick_s() has come, moves deadlines. Not thread-safe: one thread feeds it.
+// clock). A Tick when next_tick_s() has come at the latest, which is never more than a second away, moves deadlines; a core that was told nothing
+// for longer was held up, and takes nobody's silence of that time for an absence. Not thread-safe: one thread feeds it.
 // After a fault all ranks are ended at once and started with the next generation, from the newest step that verifies anywhere.
 // Source: specs/reliability.md §5.1-5.5; docs/design/control.md.
 #pragma once
@@ -79,15 +80,19 @@ struct ToNode {
   std::string node;
   DriverMessage message;
 };
-struct Refuse {  // close this node's connection, telling it why
+struct Refuse {  // close the connection that the hello came by, telling it why
   std::string node, reason;
+};
+struct CloseConnection {  // the node's connection counts no more: its daemon, if it lives, begins again with a hello
+  std::string node;
 };
 struct WriteJournal {  // before the commands that follow
   JournalEntry entry;
 };
-struct WriteSkip {  // RUN/control/skip.json (control/run_files.h)
-  std::vector<data::SampleRange> ranges;
+struct WriteSkip {                        // RUN/control/skip.json (control/run_files.h)
+  std::vector<data::SampleRange> ranges;  // for good
   std::string reason;
+  std::optional<data::SampleRange> probe;  // beside them, by the generation that begins
 };
 struct Blocked {
   std::string host, boot_id, node, reason;
@@ -126,8 +131,8 @@ struct Finish {  // the driver ends; all nodes have been released
   int64_t rank = -1;  // whose fault it was, for "its messages: …"
 };
 
-using Command = std::variant<ToNode, Refuse, WriteJournal, WriteSkip, WriteBlocked, Emit, StartNode, RequestNode, ReleaseNode, AnalyseHang,
-                             Reply, Say, Finish>;
+using Command = std::variant<ToNode, Refuse, CloseConnection, WriteJournal, WriteSkip, WriteBlocked, Emit, StartNode, RequestNode,
+                             ReleaseNode, AnalyseHang, Reply, Say, Finish>;
 using Commands = std::vector<Command>;
 
 struct Ledger;

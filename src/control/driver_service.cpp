@@ -14,6 +14,7 @@
 #include "control/node_daemon.h"
 #include "data/skip_file.h"
 #include "detect/hang.h"
+#include "observe/run_status.h"
 #include "storage/catalog.h"
 
 namespace longhaul::control {
@@ -21,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kSkipFile = "skip.json";
+constexpr const char* kProbing = "looking for samples that kill";
 constexpr double kStatus_s = 1;
 constexpr double kCheckpoints_s = 0.5;
 constexpr double kSlow_s = 5;      // a third of the silence after which a daemon looks for another driver
@@ -36,12 +39,34 @@ int64_t stages_of(const RunPlan& plan) {
   return pp == mesh.end() ? 1 : pp->size;
 }
 
+namespace {
+
+// Of a run whose journal was lost the last driver's status may still tell; 0: nothing does.
+int64_t generations_told_by(const fs::path& status) {
+  try {
+    return fs::exists(status) ? std::max<int64_t>(0, observe::status_from_json(read_text(status)).generation) : 0;
+  } catch (const Error& error) {
+    log_warning("driver: {}", error.what());
+    return 0;
+  }
+}
+
+// What the driver passes over for good.
+std::vector<data::SampleRange> skipped_for_good(const fs::path& run_folder) {
+  std::vector<data::SkipEntry> skips = data::read_skips(data::skip_file(run_folder));
+  std::erase_if(skips, [](const data::SkipEntry& one) { return one.by != "driver" || one.reason == kProbing; });
+  return data::ranges_of(skips);
+}
+
+}  // namespace
+
 std::string job_name(const fs::path& run_folder, const std::string& secret) {
   const std::string name = fs::absolute(run_folder).lexically_normal().filename().string();
   return fmt::format("{}-{}", name.empty() ? "run" : name, sha256_hex("name of the job" + secret).substr(0, 8));
 }
 
-DriverService::DriverService(DriverOptions options) : options_(std::move(options)), slow_(stages_of(options_.plan)), children_(loop_) {
+DriverService::DriverService(DriverOptions options)
+    : options_(std::move(options)), slow_(stages_of(options_.plan)), display_(options_.run_folder, options_.log_every), children_(loop_) {
   options_.run_folder = fs::absolute(options_.run_folder);
   const fs::path control = control_folder(options_.run_folder);
   make_folders(control);
@@ -56,6 +81,8 @@ DriverService::DriverService(DriverOptions options) : options_(std::move(options
   // A clock that was set back while no driver ran does not make the journal go back.
   const double begin_s = entries.empty() ? started_wall_s_ : std::max(started_wall_s_, entries.back().at_s);
   wall_offset_s_ = begin_s - static_cast<double>(monotonic_ns()) * 1e-9;
+  options_.plan.begun = generations_told_by(control / "status.json");
+  if (entries.empty()) options_.plan.skipped = skipped_for_good(options_.run_folder);
   core_ = std::make_unique<DriverCore>(options_.plan, options_.policy, std::move(entries));
   make_folders(options_.run_folder / "events");
   events_ = std::make_unique<observe::EventWriter>(
@@ -83,9 +110,11 @@ DriverResult DriverService::run() {
     for (const auto& [node, pid] : pids_) Children::signal(static_cast<pid_t>(pid), SIGUSR1);
   });
   loop_.every(kStatus_s, [this] { write_status(); });
-  loop_.every(kCheckpoints_s, [this] { look_for_checkpoints(); });
+  every(kStatus_s, "files that wait", [this] { write_what_waits(); });
+  every(kCheckpoints_s, "looking for checkpoints", [this] { look_for_checkpoints(); });
+  every(kCheckpoints_s, "showing steps", [this] { display_.poll(!rank_0_speaks_here()); });
+  every(kSlow_s, "looking for slow ranks", [this] { look_for_slow(); });
   loop_.every(kSlow_s, [this] {
-    look_for_slow();
     std::vector<std::string> nodes;  // sending may end a connection
     for (const auto& [number, connection] : connections_) {
       if (!connection.node.empty()) nodes.push_back(connection.node);
@@ -100,7 +129,12 @@ DriverResult DriverService::run() {
   begin_engine();
   begin_minder();
   feed(Tick{});
-  loop_.run();
+  try {
+    loop_.run();
+  } catch (...) {
+    children_.forget_all();  // ranks go on without a driver, until the same command is typed again
+    throw;
+  }
   write_status();
   LONGHAUL_ASSERT(result_.has_value(), "the driver ended without a result");
   return *result_;
@@ -108,9 +142,16 @@ DriverResult DriverService::run() {
 
 void DriverService::feed(const Input& input) {
   if (result_) return;
-  const int64_t generation = core_->generation();
+  const int64_t before = core_->generation();
   apply(core_->on(input, now_s()));
-  if (core_->generation() != generation) renew_keys();
+  after_feeding(before);
+}
+
+void DriverService::after_feeding(int64_t generation_before) {
+  if (core_->generation() != generation_before) {
+    settled_ = true;
+    renew_keys();
+  }
   arm();
   const std::string key = fmt::format("{} {}", name_of(core_->state()), core_->generation());
   if (std::exchange(last_status_key_, key) != key) write_status();
@@ -126,13 +167,34 @@ void DriverService::arm() {
   });
 }
 
-// What follows from an entry is done when the entry is on disk: several in a row go there together.
+// What follows from entries is done when they are on disk, and all of it is done, whatever fails in between: the core counts it as done.
 void DriverService::apply(const Commands& commands) {
   for (const Command& command : commands) {
-    if (!std::holds_alternative<WriteJournal>(command)) flush_journal();
-    std::visit([this](const auto& one) { do_it(one); }, command);
+    if (const auto* entry = std::get_if<WriteJournal>(&command)) do_it(*entry);
   }
   flush_journal();
+  for (const Command& command : commands) {
+    if (!std::holds_alternative<WriteJournal>(command)) carry_out(command);
+  }
+}
+
+void DriverService::carry_out(const Command& command) {
+  try {
+    std::visit([this](const auto& one) { do_it(one); }, command);
+  } catch (const Error& error) {
+    log_error("driver: {}", error.what());
+  }
+}
+
+void DriverService::every(double seconds, const std::string& what, std::function<void()> handler) {
+  loop_.every(seconds, [this, what, handler = std::move(handler)] {
+    try {
+      handler();
+      if (problems_.erase(what) > 0) log_info("driver: {} works again", what);
+    } catch (const Error& error) {
+      if (std::string& said = problems_[what]; said != error.what()) log_error("driver: {}: {}", what, said = error.what());
+    }
+  });
 }
 
 void DriverService::flush_journal() {
@@ -149,14 +211,42 @@ void DriverService::do_it(const ToNode& command) {
     const auto local = local_.find(command.node);
     welcome->command.terminal = local != local_.end() && local->second != 0;
   }
+  // Ranks read which samples to pass over when they start.
+  if (std::holds_alternative<StartRanks>(message) && files_.waits(kSkipFile)) return held_.push_back(command);
+  if (const auto* stop = std::get_if<StopRanks>(&message)) forget_held_starts(command.node, stop->generation);
   send(command.node, message);
 }
 
+void DriverService::write_what_waits() {
+  files_.again();
+  if (files_.waits(kSkipFile)) return;
+  for (const ToNode& start : std::exchange(held_, {})) send(start.node, start.message);
+}
+
+// Ranks that were never started have ended.
+void DriverService::forget_held_starts(const std::string& node, int64_t generation) {
+  std::erase_if(held_, [&](const ToNode& held) {
+    const auto& start = std::get<StartRanks>(held.message);
+    if (held.node != node || start.generation > generation) return false;
+    for (const int64_t rank : start.ranks) {
+      const RankExited ended{.rank = rank, .generation = start.generation, .status = 128 + SIGKILL, .stopped = true};
+      loop_.after(0, [this, node, ended] { feed(FromNode{node, ended}); });
+    }
+    return true;
+  });
+}
+
 void DriverService::do_it(const Refuse& command) {
-  if (Connection* connection = connection_of(command.node)) {
-    log_warning("{} is refused: {}", command.node, command.reason);
-    connection->channel->send(to_text(DriverMessage{Release{.reason = command.reason, .evicted = true}}));
-    connection->channel->close();
+  const auto connection = connections_.find(greeting_);
+  if (connection == connections_.end()) return;
+  log_warning("{} is refused: {}", command.node, command.reason);
+  connection->second.channel->send(to_text(DriverMessage{Release{.reason = command.reason, .evicted = true}}));
+  close_connection(greeting_);
+}
+
+void DriverService::do_it(const CloseConnection& command) {
+  for (const auto& [number, connection] : connections_) {
+    if (connection.node == command.node) return close_connection(number);
   }
 }
 
@@ -165,7 +255,8 @@ void DriverService::do_it(const WriteJournal& command) { journal_->append(comman
 void DriverService::do_it(const WriteSkip& command) {
   std::vector<data::SkipEntry> entries;
   for (const data::SampleRange& range : command.ranges) entries.push_back({.range = range, .reason = command.reason, .by = "driver"});
-  data::set_skips(data::skip_file(options_.run_folder), "driver", std::move(entries));
+  if (command.probe) entries.push_back({.range = *command.probe, .reason = kProbing, .by = "driver"});
+  files_.write(kSkipFile, [file = data::skip_file(options_.run_folder), entries] { data::set_skips(file, "driver", entries); });
 }
 
 void DriverService::do_it(const WriteBlocked& command) {
@@ -179,7 +270,7 @@ void DriverService::do_it(const WriteBlocked& command) {
                 .since_s = now_s(),
                 .until_s = one.until_s});
   }
-  list.write(control_folder(options_.run_folder) / "blocked.json");
+  files_.write("blocked.json", [list, file = control_folder(options_.run_folder) / "blocked.json"] { list.write(file); });
 }
 
 void DriverService::do_it(const Emit& command) {
@@ -225,11 +316,14 @@ void DriverService::do_it(const Say& command) { log_info("driver: {}", command.t
 void DriverService::do_it(const Finish& command) {
   result_ = DriverResult{.code = command.code, .text = command.text, .rank = command.rank, .stopped = stops_ > 0};
   note_end();
-  if (requeues()) return;  // the engine's answer ends this process, or the engine does
-  loop_.every(0.02, [this] {
-    if (children_.running() == 0) leave();
-  });
-  loop_.after(kLeave_s, [this] { leave(); });
+  if (!requeues()) {  // else the engine's answer ends this process, or the engine does
+    loop_.every(0.02, [this] {
+      if (children_.running() == 0) leave();
+    });
+    loop_.after(kLeave_s, [this] { leave(); });
+  }
+  display_.poll(!rank_0_speaks_here());
+  result_->showed = display_.has_shown() && !rank_0_speaks_here();
 }
 
 void DriverService::leave() { loop_.stop(); }
@@ -241,16 +335,31 @@ void DriverService::on_stop_signal(int signal) {
   if (stops_ == 1) feed(Drain{fmt::format("signal {}", signal)});
 }
 
-std::string DriverService::status_text() {
+nlohmann::ordered_json DriverService::status_json() const {
   nlohmann::ordered_json status = core_->status(now_s());
   status["updated_wall_time"] = wall_time_s();
   status["driver"] = {{"pid", process_id()}, {"host", machine().host}, {"address", fmt::format("127.0.0.1:{}", listening_.port())}};
-  return status.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return status;
+}
+
+// In one frame: of a run of a thousand ranks with a long story the oldest incidents are left out.
+std::string DriverService::status_answer() const {
+  constexpr size_t kMost = kFrameLimit - 1024;
+  nlohmann::ordered_json status = status_json();
+  while (true) {
+    std::string text = to_text(Answer{.text = status.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)});
+    if (text.size() <= kMost) return text;
+    nlohmann::ordered_json& incidents = status["incidents"];
+    if (incidents.empty()) break;
+    incidents.erase(incidents.begin());
+  }
+  return to_text(Answer{.good = false, .text = "its status is too long for an answer: read control/status.json"});
 }
 
 void DriverService::write_status() {
   try {
-    write_text_atomically(control_folder(options_.run_folder) / "status.json", status_text() + "\n");
+    write_text_atomically(control_folder(options_.run_folder) / "status.json",
+                          status_json().dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     status_problem_.clear();
   } catch (const Error& error) {
     if (std::exchange(status_problem_, error.what()).empty()) log_error("driver: {}", error.what());
@@ -262,12 +371,23 @@ void DriverService::look_for_checkpoints() {
   std::error_code none;
   const auto changed = fs::last_write_time(folder, none);
   const double changed_s = none ? 0 : std::chrono::duration<double>(changed.time_since_epoch()).count();
-  if (none || std::exchange(checkpoints_changed_s_, changed_s) == changed_s) return;
+  if (none || checkpoints_changed_s_ == changed_s) return;
   int64_t newest = -1;
   for (const storage::CheckpointSummary& one : storage::list_checkpoints(storage::local_file_system(), folder)) {
     if (one.usable()) newest = std::max(newest, one.name.step);
   }
+  checkpoints_changed_s_ = changed_s;
   if (newest > committed_) feed(Committed{committed_ = newest});
+}
+
+// A daemon that this process has started has its terminal.
+bool DriverService::rank_0_speaks_here() const {
+  const auto& placement = core_->ledger().placement;
+  const auto first =
+      std::ranges::find_if(placement, [](const NodeRanks& node) { return std::ranges::find(node.ranks, 0) != node.ranks.end(); });
+  if (first == placement.end()) return true;  // nothing is to be shown yet
+  const auto local = local_.find(first->node);
+  return local != local_.end() && local->second != 0;
 }
 
 void DriverService::look_for_slow() {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,7 +28,9 @@
 #include "control/journal_file.h"
 #include "control/ledger.h"
 #include "control/minder_watch.h"
+#include "control/run_display.h"
 #include "control/slow_ranks.h"
+#include "control/waiting_files.h"
 #include "observe/event_log.h"
 
 namespace longhaul::control {
@@ -43,6 +46,7 @@ struct DriverOptions {
   std::string program;      // this one's file
   std::function<std::unique_ptr<Engine>()> make_engine;  // whom machines are asked of; empty: nobody
   std::filesystem::path host_history;                    // a file (control/host_history.h); empty: hosts are not told apart
+  int64_t log_every = 1;                                 // steps, of which one is shown where rank 0 speaks elsewhere
   bool replace_slow = false;  // nodes of ranks that are slower than their peers, at the next checkpoint; false: they are only told of
   std::optional<MinderOptions> minder;  // samples of nodes are compared so; nothing: they are not
 };
@@ -52,6 +56,7 @@ struct DriverResult {
   std::string text;
   int64_t rank = -1;     // whose fault it was
   bool stopped = false;  // on request
+  bool showed = false;   // the last steps were shown here from the run's events: rank 0 speaks elsewhere
 };
 
 // Of a file of hosts' histories, those that are used last, the worst at the end.
@@ -71,18 +76,23 @@ class DriverService {
  private:
   struct Connection {
     std::shared_ptr<Channel> channel;
-    std::string node;  // once it has said so
+    std::string node;     // once it has said so, and was taken
+    std::string address;  // without the port
     bool client = false;
   };
   // Connections (driver_connections.cpp).
   void accept();
+  void make_room_for_a_stranger();
   void on_message(uint64_t number, const std::string& text);
   void on_node_message(uint64_t number, NodeMessage message);
+  void on_hello(uint64_t number, const NodeHello& hello);
   void on_client_message(Connection& connection, const ClientMessage& message);
   void on_closed(uint64_t number, const Channel::Closing& closing);
   Connection* connection_of(const std::string& node);
   void send(const std::string& node, const DriverMessage& message);
+  void close_connection(uint64_t number);  // and the core is not told
   void drop(uint64_t number);
+  uint64_t shown_generation() const;
   void renew_keys();
 
   // Daemons of this machine (driver_connections.cpp).
@@ -105,9 +115,13 @@ class DriverService {
   void on_minder(const MinderAlert& alert);
 
   void feed(const Input& input);
+  void after_feeding(int64_t generation_before);
   void apply(const Commands& commands);
+  void carry_out(const Command& command);
+  void every(double seconds, const std::string& what, std::function<void()> handler);  // what fails is said, and tried again
   void do_it(const ToNode& command);
   void do_it(const Refuse& command);
+  void do_it(const CloseConnection& command);
   void do_it(const WriteJournal& command);
   void do_it(const WriteSkip& command);
   void do_it(const WriteBlocked& command);
@@ -123,15 +137,20 @@ class DriverService {
   double now_s() const;
   void arm();
   void write_status();
-  std::string status_text();
+  nlohmann::ordered_json status_json() const;
+  std::string status_answer() const;
   void look_for_checkpoints();
   void look_for_slow();
+  bool rank_0_speaks_here() const;
   void on_stop_signal(int signal);
   void leave();
   void flush_journal();
+  void write_what_waits();
+  void forget_held_starts(const std::string& node, int64_t generation);
 
   DriverOptions options_;
   SlowRanks slow_;
+  RunDisplay display_;
   EventLoop loop_;
   Children children_;
   std::unique_ptr<FileLock> lock_;
@@ -141,8 +160,12 @@ class DriverService {
   Keys keys_;
   Socket listening_;
   std::map<uint64_t, Connection> connections_;
-  std::shared_ptr<Channel> asking_;  // the person whose request is being decided
-  uint64_t last_connection_ = 0;
+  std::shared_ptr<Channel> asking_;                          // the person whose request is being decided
+  uint64_t last_connection_ = 0, greeting_ = 0;              // greeting: the connection whose hello is being decided
+  bool settled_ = false;                                     // this process has begun a generation, or found the ranks of its journal's
+  WaitingFiles files_;                                       // that the core has ordered
+  std::vector<ToNode> held_;                                 // StartRanks, until skip.json is written
+  std::map<std::string, std::string> problems_;              // of what is tried again and again, as they were said
   std::map<std::string, pid_t> local_;                       // daemons of this machine, by name; 0: not started by this process
   std::map<std::string, int64_t> pids_;                      // of nodes on this machine, as they say
   std::map<int64_t, std::map<int64_t, Evidence>> evidence_;  // by generation and rank

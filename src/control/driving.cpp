@@ -10,6 +10,8 @@
 namespace longhaul::control {
 namespace {
 
+constexpr double kHeldUp_s = 2;  // twice what next_tick_s() allows
+
 Ledger ledger_of(const std::vector<JournalEntry>& journal, const Policy& policy) {
   Ledger ledger;
   for (const JournalEntry& entry : journal) ledger.apply(entry, policy);
@@ -34,8 +36,10 @@ Driving::Driving(RunPlan plan, Policy policy, const std::vector<JournalEntry>& j
       policy_(policy),
       ledger_(ledger_of(journal, policy)),
       now_s_(ledger_.last_s),
+      newest_seen_(plan_.begun),
       time_outs_(policy_, ledger_.longest_s),
       time_(ledger_.began_s, ledger_.productive_s) {
+  policy_.read_ahead = plan_.prefetch;
   LONGHAUL_ASSERT(!plan_.widths.empty() && !plan_.batches.empty(), "a plan without widths or batches");
 }
 
@@ -45,15 +49,18 @@ void Driving::take_up() {
   if (ledger_.began_s == 0) time_ = EffectiveTime(now_s_, 0);
   const std::string before = ledger_.state;
   const bool ended = ledger_.ended.has_value();
+  const bool forgotten = ledger_.drivers == 0;
   record(DriverBegan{.version = kJournalVersion, .run = plan_.run, .recipe = plan_.recipe});
+  for (const data::SampleRange& range : forgotten ? plan_.skipped : std::vector<data::SampleRange>())
+    record(SamplesSkipped{.begin = range.begin, .end = range.end, .reason = "skip.json says so, an earlier journal is lost"});
   fresh_ = ledger_.generation == 0 || ended;
+  wrote_skip_ = ledger_.search_since > 0 || plan_.begun > 0;
   state_since_s_ = now_s_;
   if (fresh_) return go(State::kRendezvous, "waiting for nodes");
   for (const IncidentRecord& incident : ledger_.incidents) {
     if (!incident.closed) open_incidents_.push_back(incident.opened.id);
   }
   width_ = width_named(plan_, ledger_.world);
-  wrote_skip_ = ledger_.search_since > 0;
   for (const NodeRanks& node : ledger_.placement) {
     nodes_[node.node].heard_s = now_s_;
     for (const int64_t rank : node.ranks) ranks_[rank].node = node.node;
@@ -61,7 +68,7 @@ void Driving::take_up() {
   const bool ran = before == name_of(State::kLoad) || before == name_of(State::kTrain) || before == name_of(State::kDrain);
   fault_s_ = now_s_;
   if (ran && !ledger_.probe_is_over()) {
-    generation_open_ = true;
+    generation_open_ = taken_up_ = true;
     if (ledger_.resumed_step >= 0) time_.resumed(ledger_.resumed_step, ledger_.resumed_s);
     return go(ledger_.resumed_step < 0 ? State::kLoad : State::kTrain, "the driver is back");
   }
@@ -75,9 +82,21 @@ Commands Driving::on(const Input& input, double now_s) {
   commands_.clear();
   if (state_ == State::kDone || state_ == State::kFailed) return {};
   if (!begun_) take_up();
+  if (told_s_ > 0 && now_s_ - told_s_ > kHeldUp_s) held_up(now_s_ - told_s_);
+  told_s_ = now_s_;
   std::visit([this](const auto& what) { take(what); }, input);
   advance();
   return std::move(commands_);
+}
+
+// The driver's process stood: a disk that did not answer, a machine without memory, SIGSTOP. What others said meanwhile waits to be read, so patience begins
+// where it stopped.
+void Driving::held_up(double for_s) {
+  for (auto& [name, node] : nodes_) node.heard_s += for_s;
+  for (double* since_s : {&state_since_s_, &gathering_until_s_, &last_call_s_}) *since_s += for_s;
+  if (wide_since_s_ > 0) wide_since_s_ += for_s;
+  held_up_s_ += for_s;
+  say(fmt::format("the driver itself was held up for {:.0f} s", for_s));
 }
 
 void Driving::advance() {
@@ -161,6 +180,7 @@ void Driving::take(const NodeDied& died) {
   const auto found = nodes_.find(died.node);
   if (found == nodes_.end()) return;
   found->second.connected = false;
+  commands_.push_back(CloseConnection{died.node});
   const bool had_ranks = placed(died.node);
   Fault seen{.source = Fault::Source::kNodeDied, .node = died.node, .reachable = died.reachable, .text = died.text};
   if (had_ranks && state_ != State::kRendezvous && state_ != State::kCheck) {
@@ -263,7 +283,7 @@ void Driving::finish(State state, ExitCode code, const std::string& text, int64_
   record(RunEnded{.code = static_cast<int64_t>(code), .text = text});
   go(state, text);
   for (const auto& [name, node] : nodes_) {
-    if (node.connected) to(name, Release{.reason = text});
+    if (node.connected) to(name, Release{.reason = text, .committed_step = code == ExitCode::kDone ? kEveryStep : committed_});
   }
   commands_.push_back(Finish{.code = code, .text = text, .rank = rank});
 }

@@ -5,6 +5,7 @@
 //   driving_nodes.cpp    daemons that come, speak, fall silent; their ranks' beats and ends
 //   driving_watch.cpp    ranks that train: time-outs, progress, plans for the next checkpoint; the end
 //   driving_faults.cpp   SUSPECT: evidence, the verdict, whether a restart may be paid for
+//   driving_search.cpp   the search for samples that kill
 //   driving_repair.cpp   DIAGNOSE, REPAIR, RENDEZVOUS, CHECK: until the next generation is started
 //   driving_status.cpp   status.json
 #pragma once
@@ -77,6 +78,7 @@ class Driving {
   void take(const JournalProblem& problem);
   void advance();
   void take_up();
+  void held_up(double for_s);
   void note_committed();
   void record(JournalBody body);
   void go(State state, const std::string& reason);
@@ -95,6 +97,7 @@ class Driving {
   void hear(const std::string& name, const Evidence& evidence);
   void hear(const std::string&, const KeysRenewed&) {}  // the shell's business
   std::string refusal(const std::string& name, const NodeHello& hello) const;
+  void say_what_was_found(const NodeHello& hello);
   void learn_of_ranks(const std::string& name, const std::vector<RankBeat>& running, const std::vector<RankExited>& ended);
   void take_beat(const std::string& name, const RankBeat& beat);
   void take_end(const std::string& name, RankExited exited);
@@ -138,11 +141,14 @@ class Driving {
   void hang_known(const std::vector<int64_t>& suspects, bool program, const std::string& text);
   void judge();
   bool pay(const Fault& root, const Verdict& verdict);  // false: the run has ended
+  bool over_already(const Fault& root);                 // true: likewise, well
   int64_t open(const Fault& fault, const Verdict& verdict, bool restarts);
   void act(const Fault& fault, Verdict& verdict);
   bool replaceable(const std::string& name) const;
   bool can_do_without(const std::string& name) const;
   Fault root_cause() const;
+
+  // driving_search.cpp
   void probe_died(const Fault& root);
   void search_on(bool died);
 
@@ -162,10 +168,12 @@ class Driving {
   Policy policy_;
   Ledger ledger_;
   Commands commands_;
-  double now_s_ = 0;
+  double now_s_ = 0, told_s_ = 0;  // told: when it was last told anything
+  double held_up_s_ = 0;           // since this generation began
 
   State state_ = State::kInit;
   double state_since_s_ = 0;
+  bool taken_up_ = false;              // ranks that went on without a driver are looked for
   bool begun_ = false, fresh_ = true;  // fresh: no generation of this run is to be gone on with
   std::map<std::string, Node> nodes_;
   std::map<int64_t, Rank> ranks_;  // of the ledger's generation

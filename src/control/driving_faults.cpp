@@ -241,6 +241,7 @@ void Driving::judge() {
   faults_.clear();
   if (stop_at_last_call_) stop_ranks(policy_.stop_grace_s, false, root.text);
   if (ledger_.search.active && !root.trace.empty() && root.trace == ledger_.search.trace) return probe_died(root);
+  if (over_already(root)) return;
   Verdict verdict = classify(root, ledger_, policy_, now_s_);
   if (!pay(root, verdict)) return;
   act(root, verdict);
@@ -263,6 +264,20 @@ void Driving::judge() {
                     ledger_.search.end - 1));
   }
   go(checking_.empty() ? State::kRepair : State::kDiagnose, fmt::format("{}: {}", name_of(verdict.fault), root.text));
+}
+
+// A fault behind the last checkpoint takes nothing away: no start would do anything more. What a machine reports of itself may mean that the state is wrong.
+bool Driving::over_already(const Fault& root) {
+  const bool state_is_good = root.source != Fault::Source::kHealth && root.source != Fault::Source::kCheck;
+  const bool trained = ledger_.resumed_step >= 0;  // ranks that were refused at their start have a reason to say so
+  if (plan_.steps <= 0 || committed_ < plan_.steps || !state_is_good || !trained) return false;
+  note_committed();
+  Verdict verdict = classify(root, ledger_, policy_, now_s_);
+  verdict.action = Action::kTolerate;
+  verdict.why = "all steps are done and saved";
+  open_incidents_.push_back(open(root, verdict, false));
+  finish(State::kDone, ExitCode::kDone, fmt::format("all {} steps are done and saved; behind them: {}", plan_.steps, root.text));
+  return true;
 }
 
 // Whether the run may go on after this fault; if not it has ended when this returns.
@@ -347,7 +362,13 @@ bool Driving::can_do_without(const std::string& name) const {
 void Driving::act(const Fault& fault, Verdict& verdict) {
   const std::string& name = fault.node;
   if (name.empty() || !ledger_.nodes.contains(name)) return;
+  const bool there_again = nodes_[name].connected;  // it has said hello since
   if (verdict.action == Action::kRestartNode) {
+    if (there_again) {
+      verdict.action = Action::kRestart;
+      verdict.why = "its daemon has come back";
+      return;
+    }
     restarting_.insert(name);
     lose(name, fault.text);
     return;
@@ -356,14 +377,14 @@ void Driving::act(const Fault& fault, Verdict& verdict) {
     return set_node(name, ledger_.nodes.at(name).state, fault.text, true);
   }
   if (verdict.fault == FaultClass::kMachine) {
-    lose(name, fault.text);
+    if (!there_again) lose(name, fault.text);
     const auto before = [&](const IncidentRecord& incident) { return incident.fault() == FaultClass::kMachine && incident.node() == name; };
     if (ledger_.count(now_s_, policy_.same_place_s, before) >= 1) {
       evicting_.insert(name);
       verdict.why = "the second time: it is not taken again";
     } else {
       verdict.action = Action::kRestart;
-      verdict.why = "without this node, until it comes again";
+      verdict.why = there_again ? "it is there again" : "without this node, until it comes again";
     }
     return;
   }
@@ -380,60 +401,6 @@ void Driving::act(const Fault& fault, Verdict& verdict) {
     verdict.action = Action::kRestart;
     verdict.why += verdict.why.empty() ? "no other node can take its place" : ", and no other node can take its place";
   }
-}
-
-// The fault that is looked for has come again while some samples were passed over.
-void Driving::probe_died(const Fault& root) {
-  say(fmt::format("samples {} to {} passed over: it died all the same", ledger_.search.skipped_begin, ledger_.search.skipped_end - 1));
-  not_before_s_ = now_s_;
-  if (ledger_.search.deadly_step < root.step - plan_.prefetch - 1) {  // further on: it is another one
-    SearchChanged over = ledger_.search;
-    over.active = false;
-    record(over);
-    Verdict verdict{.fault = FaultClass::kUserCode, .action = Action::kRestart, .why = ""};
-    if (!pay(root, verdict)) return;
-    open_incidents_.push_back(open(root, verdict, true));
-    return go(State::kRepair, root.text);
-  }
-  search_on(true);
-}
-
-// After a probe that died of what is looked for, or outlived it.
-void Driving::search_on(bool died) {
-  const SearchChanged& tried = ledger_.search;
-  const int64_t first = begin_search(tried.deadly_step, tried.trace, plan_, ledger_.skipped).begin;
-  const SearchStep step = after_probe(tried, died, first, policy_.search_samples);
-  const bool training = state_ == State::kTrain;
-  const auto continue_with = [&](const std::string& text) {
-    if (training) return restart_planned(text, false);
-    say(text);
-    go(State::kRepair, text);
-  };
-  if (!step.found) record(step.next);
-  if (step.next.active) {
-    const bool nothing = step.next.skipped_begin == step.next.skipped_end;
-    return continue_with(fmt::format(
-        "the deadly samples are among {} to {}; passing over {}", step.next.begin, step.next.end - 1,
-        nothing ? "nothing, since no probe has died yet" : fmt::format("{} to {}", step.next.skipped_begin, step.next.skipped_end - 1)));
-  }
-  if (!step.found && !step.next.failed) return continue_with("no sample kills: the faults were others', and nothing is passed over");
-  if (!step.found) {
-    return finish(State::kFailed, ExitCode::kDoNotRestart,
-                  fmt::format("ranks die after step {} whatever they read: {}", step.next.deadly_step, step.next.trace));
-  }
-  const std::string text = fmt::format("samples {} to {} kill every rank that reads them (after step {}): they are passed over from now on",
-                                       step.found->begin, step.found->end - 1, step.next.deadly_step);  // ends the search: one entry
-  record(SamplesSkipped{.begin = step.found->begin, .end = step.found->end, .reason = text});
-  for (const int64_t id : open_incidents_) {
-    const IncidentRecord* incident = ledger_.open_incident(id);
-    if (incident == nullptr || incident->fault() != FaultClass::kDeadlyBatch) continue;
-    IncidentDiagnosed diagnosed = incident->diagnosed.value_or(IncidentDiagnosed{.id = id, .fault = incident->opened.fault});
-    diagnosed.evidence = text;
-    diagnosed.action = fmt::format("skip samples {} to {}", step.found->begin, step.found->end - 1);
-    diagnosed.diagnosed_milliseconds = (now_s_ - incident->noticed_s()) * 1e3;
-    record(diagnosed);
-  }
-  continue_with(text);
 }
 
 }  // namespace longhaul::control

@@ -84,9 +84,22 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
     to(name, StopRanks{.generation = std::max(hello.generation, ledger_.generation), .reason = "another generation runs"});
   }
   if (!placed(name)) return;
+  if (taken_up_) say_what_was_found(hello);
   if (stopping_ != Stopping::kNo && !hello.running.empty()) to(name, last_stop_);  // it may not have heard
   learn_of_ranks(name, hello.running, hello.ended);
   missing_ranks(name, hello, same_daemon);
+}
+
+void Driving::say_what_was_found(const NodeHello& hello) {
+  std::vector<std::string> ranks;
+  int64_t step = -1;
+  for (const RankBeat& beat : hello.running) {
+    if (beat.generation != ledger_.generation) continue;
+    ranks.push_back(fmt::format("{} (process {})", beat.rank, beat.pid));
+    step = std::max(step, beat.step);
+  }
+  if (ranks.empty()) return;
+  say(fmt::format("found the ranks of {}, which went on without a driver: {}, at step {}", hello.node, fmt::join(ranks, ", "), step));
 }
 
 void Driving::hear(const std::string& name, const NodeBeat& beat) {
@@ -211,7 +224,6 @@ void Driving::silent_nodes() {
     const std::string text = fmt::format("nothing was heard of {} for {:.0f} s", name, now_s_ - node.heard_s);
     const bool had_ranks = placed(name) && (ranks_run() || state_ == State::kDrain || state_ == State::kSuspect);
     const double age_s = now_s_ - node.heard_s;
-    node.connected = false;
     lose(name, text);
     if (had_ranks)
       fault({.source = Fault::Source::kNodeSilent, .node = name, .step = last_step_, .reachable = false, .text = text, .age_s = age_s});
@@ -223,7 +235,8 @@ void Driving::lose(const std::string& name, const std::string& reason) {
     if (rank.node == name && rank.state != Rank::State::kEnded) rank.state = Rank::State::kLost;
   }
   Node& node = nodes_[name];
-  node.connected = false;
+  // A connection that lives on would never bring another hello.
+  if (std::exchange(node.connected, false)) commands_.push_back(CloseConnection{name});
   node.checked = false;
   const auto known = ledger_.nodes.find(name);
   if (known != ledger_.nodes.end() && known->second.state != "evicted" && known->second.state != "lost") set_node(name, "lost", reason);
@@ -233,7 +246,7 @@ void Driving::evict(const std::string& name, const std::string& why) {
   set_node(name, "evicted", why);
   const NodeChanged& record = ledger_.nodes.at(name);
   const std::string& reason = record.reason;
-  if (nodes_[name].connected) to(name, Release{.reason = reason, .evicted = true});
+  if (nodes_[name].connected) to(name, Release{.reason = reason, .evicted = true, .committed_step = kEveryStep});
   commands_.push_back(ReleaseNode{name, record.host, reason});
   write_blocked();
   say(fmt::format("{} is not used any more: {}", name, reason));

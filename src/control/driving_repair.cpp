@@ -225,19 +225,17 @@ void Driving::begin_generation(const Width& width, std::vector<NodeRanks> placem
     set_node(name, placed(name) ? "active" : "spare", known.leaving ? known.reason : "", known.leaving);
   }
   stopping_ = Stopping::kNo;
-  planned_ = expecting_nodes_ = first_step_done_ = at_checkpoint_ = false;
+  taken_up_ = planned_ = expecting_nodes_ = first_step_done_ = at_checkpoint_ = false;
   wide_since_s_ = 0;
   last_step_ = -1;
+  held_up_s_ = 0;
   generation_open_ = true;
   time_outs_ = ProgressTimeOuts(policy_, ledger_.longest_s);
-  std::vector<data::SampleRange> skipped = ledger_.skipped;
   const SearchChanged& search = ledger_.search;
-  if (search.active) skipped.push_back({search.skipped_begin, search.skipped_end});
-  skipped = joined(std::move(skipped));
-  if (!skipped.empty() || wrote_skip_) {
-    commands_.push_back(
-        WriteSkip{.ranges = skipped,
-                  .reason = search.active ? "looking for samples that kill" : fmt::format("{}", fmt::join(ledger_.skip_reasons, "; "))});
+  if (!ledger_.skipped.empty() || search.active || wrote_skip_) {
+    WriteSkip skip{.ranges = joined(ledger_.skipped), .reason = fmt::format("{}", fmt::join(ledger_.skip_reasons, "; ")), .probe = {}};
+    if (search.active && search.skipped_begin < search.skipped_end) skip.probe = {search.skipped_begin, search.skipped_end};
+    commands_.push_back(std::move(skip));
     wrote_skip_ = true;
   }
   const NodeHello& first = nodes_.at(placement.front().node).hello;

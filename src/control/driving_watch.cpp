@@ -75,9 +75,9 @@ void Driving::recovered() {
 // A rank that stands waits for others, as a rule: it hangs only if nobody whom it may wait for is still within the time of what he does himself.
 // A process whose own thread gives no sign is stopped, whatever it was doing.
 bool Driving::watch_progress() {
-  if (!first_step_done_ && now_s_ - ledger_.generation_since_s > policy_.first_step_s) {
-    const double age_s = now_s_ - ledger_.generation_since_s;
-    suspect_hang(fmt::format("no step was done {:.0f} s after the start", age_s), age_s - policy_.first_step_s);
+  const double first_s = now_s_ - ledger_.generation_since_s - held_up_s_;
+  if (!first_step_done_ && first_s > policy_.first_step_s) {
+    suspect_hang(fmt::format("no step was done {:.0f} s after the start", first_s), first_s - policy_.first_step_s);
     return true;
   }
   bool beyond = false, excused = false;

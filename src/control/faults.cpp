@@ -45,6 +45,12 @@ constexpr int kSignal = 128;
 // XID numbers of NVIDIA's driver, by what they ask for.
 bool one_of(int64_t number, std::initializer_list<int64_t> list) { return std::ranges::find(list, number) != list.end(); }
 
+// By a signal that somebody sends; others a process brings upon itself.
+bool ended_from_outside(int64_t status) {
+  constexpr int64_t kHangup = 1, kInterrupt = 2, kKill = 9, kTerminate = 15;
+  return one_of(status - kSignal, {kHangup, kInterrupt, kKill, kTerminate});
+}
+
 // Faults since a newer step was committed.
 bool without_progress(const Ledger& history) { return history.committed_step <= history.committed_at_last_fault; }
 
@@ -59,20 +65,20 @@ int64_t same_trace(const Ledger& history, const std::string& trace) {
   return found;
 }
 
-// The last fault was the same at the same step: what it reads is what it dies of.
-bool died_here_before(const Fault& fault, const Ledger& history) {
+// The last fault was the same at the same step: what it reads is what it dies of. A sample that is read ahead kills at any of the steps before its own.
+bool died_here_before(const Fault& fault, const Ledger& history, const Policy& policy) {
   if (fault.trace.empty() || fault.step < 0 || !without_progress(history)) return false;
   const SearchChanged& before = history.search;
   if (before.failed && before.trace == fault.trace && fault.step <= before.deadly_step) return false;  // it has been looked for here
   for (auto incident = history.incidents.rbegin(); incident != history.incidents.rend(); ++incident) {
     if (!incident->opened.restarts) continue;
-    return incident->opened.trace == fault.trace && incident->opened.step == fault.step;
+    return incident->opened.trace == fault.trace && std::abs(incident->opened.step - fault.step) <= policy.read_ahead;
   }
   return false;
 }
 
 Verdict of_crash(const Fault& fault, FaultClass kind, const Ledger& history, const Policy& policy, double now_s) {
-  if (died_here_before(fault, history))
+  if (died_here_before(fault, history, policy))
     return {.fault = FaultClass::kDeadlyBatch, .action = Action::kSearchBatch, .why = "the same at the same step again"};
   if (policy.stop_for_software && same_trace(history, fault.trace) >= 2) {
     return {.fault = kind, .action = Action::kStop, .why = "three times the same without a newer checkpoint"};
@@ -100,9 +106,7 @@ Verdict of_memory(const Fault& fault, FaultClass kind, const Ledger& history, co
 }
 
 Verdict of_signal(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
-  constexpr int64_t kHangup = 1, kInterrupt = 2, kKill = 9, kTerminate = 15;
-  if (one_of(fault.status - kSignal, {kHangup, kInterrupt, kKill, kTerminate}))
-    return {.fault = FaultClass::kKilled, .action = Action::kRestart, .why = ""};
+  if (ended_from_outside(fault.status)) return {.fault = FaultClass::kKilled, .action = Action::kRestart, .why = ""};
   return of_crash(fault, fault.ranks.size() > 1 ? FaultClass::kUserCode : FaultClass::kUnclear, history, policy, now_s);
 }
 
@@ -290,11 +294,16 @@ std::string last_line_of(const RankExited& exited) {
 }
 
 std::string trace_of(const RankExited& exited) {
-  std::string text = !exited.stack.empty() ? exited.stack : exited.error.text;
-  if (text.empty()) text = last_line_of(exited);
-  if (text.empty()) return "";
+  constexpr size_t kLongest = 400;
+  if (!exited.stack.empty()) return fmt::format("{} {}", exited.status, exited.stack).substr(0, kLongest);
+  std::string text = exited.error.text;
+  // What a process that crashed had written last is of before; one that aborts says why.
+  constexpr int64_t kAborted = kSignal + 6;
+  if (text.empty() && (exited.status <= kSignal || exited.status == kAborted)) text = last_line_of(exited);
+  if (text.empty())
+    return exited.status > kSignal && !ended_from_outside(exited.status) ? fmt::format("{} without a stack", exited.status) : "";
   std::string trace = fmt::format("{} ", exited.status);
-  for (size_t i = 0; i < text.size() && trace.size() < 400;) {
+  for (size_t i = 0; i < text.size() && trace.size() < kLongest;) {
     if (std::isdigit(static_cast<unsigned char>(text[i])) == 0) {
       trace += text[i++];
       continue;

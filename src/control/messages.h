@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -213,10 +214,14 @@ struct GatherEvidence {
   static constexpr auto fields();
 };
 
+inline constexpr int64_t kEveryStep = std::numeric_limits<int64_t>::max();
+
 // Not needed any more, or not wanted: the daemon ends its ranks and itself.
 struct Release {
   std::string reason;
   bool evicted = false;
+  // What its memory holds of steps up to this one is not needed: the disk has it, or nobody will ask for it there.
+  int64_t committed_step = -1;
   bool operator==(const Release&) const = default;
   static constexpr auto fields();
 };
@@ -417,7 +422,8 @@ constexpr auto RunChecks::fields() {
 }
 constexpr auto GatherEvidence::fields() { return std::tuple{observe::Field{"generation", &GatherEvidence::generation}}; }
 constexpr auto Release::fields() {
-  return std::tuple{observe::Field{"reason", &Release::reason}, observe::Field{"evicted", &Release::evicted}};
+  return std::tuple{observe::Field{"reason", &Release::reason}, observe::Field{"evicted", &Release::evicted},
+                    observe::Field{"committed_step", &Release::committed_step}};
 }
 constexpr auto StillHere::fields() { return std::tuple{}; }
 constexpr auto RenewKeys::fields() { return std::tuple{observe::Field{"generation", &RenewKeys::generation}}; }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
-#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "control/lease.h"
+#include "control/node_memory.h"
 #include "control/placement.h"
 #include "control/self_check.h"
 #include "detect/run_samples.h"
@@ -26,6 +27,8 @@ constexpr double kRetry_s = 0.5;                                             // 
 constexpr double kNews_s = 0.1;                                              // how often boards are looked at between beats
 constexpr double kStackWait_s = 0.5;                                         // for threads to answer SIGUSR2
 constexpr std::array kQuickChecks = {"versions", "network", "disk", "gpu"};  // those that take seconds: before each start's first ranks
+constexpr double kUnkillable_s = 5;     // for killed ranks to be gone, before what they use is taken away
+constexpr double kAbandoned_s = 86400;  // after which what runs have left in memory goes
 constexpr double kEndGrace_s = 60;                                           // for ranks to save, when the daemon was asked to end
 
 // Whose bits must be those of most nodes. Versions of drivers and libraries differ while a cluster is brought up to date, and are no fault of a node.
@@ -40,20 +43,10 @@ Endpoint driver_endpoint(const std::string& driver) {
 
 }  // namespace
 
-fs::path node_folder(const std::string& run, const std::string& node) {
-  return fs::path("/dev/shm") / fmt::format("longhaul-{}-{:016x}", user_id(), xxh3(run)) / node;
-}
-fs::path node_lock(const std::string& run, const std::string& node) { return node_folder(run, node) / "daemon"; }
-
-bool node_lives(const std::string& run, const std::string& node) {
-  if (!fs::exists(node_folder(run, node))) return false;
-  try {
-    const FileLock mine(node_lock(run, node));
-    return false;
-  } catch (const Error&) {
-    return true;
-  }
-}
+struct NodeDaemon::Asked {
+  std::vector<Evidence> evidence;
+  std::atomic<bool> ready = false;  // then it is whole
+};
 
 NodeDaemon::NodeDaemon(NodeOptions options)
     : options_(std::move(options)), children_(loop_), keys_(node_keys(options_.secret)), alone_since_ns_(monotonic_ns()) {
@@ -125,7 +118,7 @@ void NodeDaemon::on_open() {
                  .pid = process_id(),
                  .slots = options_.slots,
                  .spare = options_.spare,
-                 .free_port = free_port(),
+                 .free_port = port_for_ranks(),
                  .generation = host_->generation(),
                  .running = host_->running(),
                  .ended = host_->ended()});
@@ -137,6 +130,9 @@ void NodeDaemon::make_host(const std::string& run) {
   make_folders(folder);
   fs::permissions(folder.parent_path(), fs::perms::owner_all);
   lock_ = std::make_unique<FileLock>(node_lock(run, options_.name));  // a second daemon of this name ends here
+  for (const fs::path& gone : forget_abandoned_runs(kAbandoned_s)) {
+    log_info("{}: {} was a run's that nobody went on with for a day: its memory is free again", options_.name, gone.string());
+  }
   host_ = std::make_unique<RankHost>(
       loop_, children_,
       RankHostOptions{.node = options_.name, .folder = folder, .program = options_.program, .root = options_.machine_root.folder},
@@ -146,13 +142,23 @@ void NodeDaemon::make_host(const std::string& run) {
       });
 }
 
+// A port that was free a moment ago is better than none: where no more files may be open the ranks go on.
+int64_t NodeDaemon::port_for_ranks() {
+  try {
+    port_ = free_port();
+  } catch (const Error& error) {
+    log_line(LogLevel::kDebug, fmt::format("{}: {}", options_.name, error.what()));
+  }
+  return port_;
+}
+
 void NodeDaemon::send(const NodeMessage& message) {
   if (channel_) channel_->send(to_text(message));
 }
 
 void NodeDaemon::beat() {
   if (!channel_ || !channel_->is_open() || !host_) return;
-  send(NodeBeat{.generation = host_->generation(), .free_port = free_port(), .running = host_->running(), .ended = host_->ended()});
+  send(NodeBeat{.generation = host_->generation(), .free_port = port_for_ranks(), .running = host_->running(), .ended = host_->ended()});
 }
 
 void NodeDaemon::look_for_news() {
@@ -164,6 +170,7 @@ void NodeDaemon::look_for_news() {
   if (watch_ && channel_ && channel_->is_open()) {
     for (const HealthReport& report : watch_->reports()) send(report);
   }
+  send_evidence();
   const double alone_s = static_cast<double>(monotonic_ns() - alone_since_ns_) * 1e-9;
   if ((channel_ && channel_->is_open()) || alone_s < lease_s_ || !lease_is_over(host_->running(), alone_s, lease_s_)) return;
   log_warning("{}: no driver for {}, and the ranks stand: they are ended", options_.name, duration_text(alone_s));
@@ -218,11 +225,19 @@ void NodeDaemon::take(const GatherEvidence& message) {
   host_->ask_for_stacks();
   loop_.after(kStackWait_s, [this, generation = message.generation] {
     if (generation != host_->generation()) return;
-    std::vector<Evidence> all = host_->evidence();
-    if (all.empty()) all.push_back({.generation = generation, .rank = -1});
-    all.back().last = true;
-    for (const Evidence& one : all) send(one);
+    asked_ = std::make_shared<Asked>();
+    words_.post([asked = asked_, words = host_->evidence(), generation] {
+      asked->evidence = words();
+      if (asked->evidence.empty()) asked->evidence.push_back({.generation = generation, .rank = -1});
+      asked->evidence.back().last = true;
+      asked->ready = true;
+    });
   });
+}
+
+void NodeDaemon::send_evidence() {
+  if (!asked_ || !asked_->ready) return;
+  for (const Evidence& one : std::exchange(asked_, nullptr)->evidence) send(one);
 }
 
 // As a program of its own: a check that hangs or crashes is a check that failed. Of each machine alone.
@@ -273,24 +288,16 @@ void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::p
 void NodeDaemon::take(const Release& message) {
   log_line(message.evicted ? LogLevel::kWarning : LogLevel::kDebug,
            fmt::format("{}: released: {}", options_.name, printable(message.reason)));
-  if (!host_->ending()) return leave();
-  loop_.every(kNews_s, [this] {  // their time runs out in RankHost
-    if (!host_->any_running()) leave();
+  if (!host_->ending()) {
+    host_->stop({.generation = host_->generation(), .reason = message.reason});
+    loop_.after(kUnkillable_s, [this, step = message.committed_step] { leave(step); });
+  }
+  loop_.every(kNews_s, [this, step = message.committed_step] {  // their time runs out in RankHost
+    if (!host_->any_running()) leave(step);
   });
 }
 
-void NodeDaemon::leave() {
-  // What is in memory outlives ranks that failed. Of a run that is done nothing is needed any more.
-  const auto& ended = host_->ended();
-  const bool done = !host_->any_running() && !ended.empty() &&
-                    std::all_of(ended.begin(), ended.end(), [](const RankExited& rank) { return rank.status == 0; });
-  host_->end_all();
-  std::error_code ignored;
-  const fs::path folder = node_folder(run_, options_.name);
-  fs::remove_all(done ? folder : folder / "boards", ignored);
-  if (done) fs::remove(folder.parent_path(), ignored);  // by the last one
-  end(ExitCode::kDone, "");
-}
+void NodeDaemon::leave(int64_t committed_step) { end(ExitCode::kDone, release_memory(run_, options_.name, committed_step)); }
 
 void NodeDaemon::on_request_to_stop(int signal) {
   if (!host_ || !host_->any_running() || code_ != ExitCode::kDone)

@@ -15,9 +15,11 @@
 #include "base/children.h"
 #include "base/event_loop.h"
 #include "base/file.h"
+#include "base/worker.h"
 #include "control/channel.h"
 #include "control/machine_watch.h"
 #include "control/messages.h"
+#include "control/node_memory.h"
 #include "control/node_sampler.h"
 #include "control/rank_host.h"
 
@@ -35,12 +37,6 @@ struct NodeOptions {
   MachineRoot machine_root{};  // what its health is read from; another than the default is read where nodes share a machine too
 };
 
-// Where a node keeps what outlives its ranks: /dev/shm/longhaul-USER-RUN/NODE, the run by its folder's or job's name.
-std::filesystem::path node_folder(const std::string& run, const std::string& node);
-// While a daemon of that name lives somewhere on this machine, its lock is held.
-std::filesystem::path node_lock(const std::string& run, const std::string& node);
-bool node_lives(const std::string& run, const std::string& node);
-
 class NodeDaemon {
  public:
   explicit NodeDaemon(NodeOptions options);
@@ -57,15 +53,17 @@ class NodeDaemon {
   void take(const StopRanks& message);
   void take(const RunChecks& message);
   void take(const GatherEvidence& message);
+  void send_evidence();
   void take(const Release& message);
   void take(const StillHere&) {}  // that it was heard is all
   void take(const RenewKeys& message);
   void make_host(const std::string& run);
   void send(const NodeMessage& message);
+  int64_t port_for_ranks();
   void beat();
   void look_for_news();
   void on_request_to_stop(int signal);
-  void leave();  // when nothing is wanted of it any more
+  void leave(int64_t committed_step);  // when nothing is wanted of it any more
   void end(ExitCode code, const std::string& why);
   void finish_checks(int64_t id, const std::string& suite, const std::filesystem::path& output, int status);
   std::vector<RankBeat> running() const;
@@ -85,9 +83,13 @@ class NodeDaemon {
   std::optional<StopRanks> ending_;
   double beat_every_s_ = 1, lease_s_ = 60;
   uint64_t beat_timer_ = 0;
-  int64_t alone_since_ns_ = 0;  // without a driver
-  std::string last_reason_;     // why the last connection was closed: said once
+  struct Asked;
+  std::shared_ptr<Asked> asked_;  // evidence that is put in words; null: none
+  int64_t alone_since_ns_ = 0;    // without a driver
+  int64_t port_ = 0;              // that was free when it was looked for last
+  std::string last_reason_;       // why the last connection was closed: said once
   ExitCode code_ = ExitCode::kDone;
+  Worker words_{"evidence"};  // beats and leases do not wait for it
 };
 
 }  // namespace longhaul::control

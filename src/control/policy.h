@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data/data_position.h"
+
 namespace longhaul::control {
 
 struct MeshAxis {
@@ -25,14 +27,16 @@ struct BatchSize {
 };
 
 struct RunPlan {
-  std::string run, recipe, version;       // version: of Longhaul; nodes of another one are refused
-  std::vector<Width> widths;              // widest first; never empty
-  int64_t nodes = 1;                      // that the widest takes
-  int64_t spares = 0;                     // that are expected beside them; the start does not wait for them
-  int64_t steps = 0;                      // planned; 0: until stopped
-  std::vector<BatchSize> batches = {{}};  // samples of a step, by the first step that has so many; the first from step 0
-  std::vector<std::string> used_last;     // hosts that failed again and again, the worst at the end
-  int64_t prefetch = 0;                   // steps whose samples are read before they are trained on
+  std::string run, recipe, version;        // version: of Longhaul; nodes of another one are refused
+  std::vector<Width> widths;               // widest first; never empty
+  int64_t nodes = 1;                       // that the widest takes
+  int64_t spares = 0;                      // that are expected beside them; the start does not wait for them
+  int64_t steps = 0;                       // planned; 0: until stopped
+  int64_t begun = 0;                       // generations, as far as anything but the journal tells: it may have been lost
+  std::vector<BatchSize> batches = {{}};   // samples of a step, by the first step that has so many; the first from step 0
+  std::vector<data::SampleRange> skipped;  // for good, as skip.json tells: what a lost journal knew
+  std::vector<std::string> used_last;      // hosts that failed again and again, the worst at the end
+  int64_t prefetch = 0;                    // steps whose samples are read before they are trained on
   std::vector<std::string> probe_overrides = {"train.checkpoint_every=0"};  // recipe keys under which a run commits nothing
 
   int64_t ranks() const { return widths.front().ranks; }
@@ -72,6 +76,7 @@ struct Policy {
   double back_off_most_s = 300;
   double same_place_s = 86400;    // in which faults of a node or device count together
   double network_s = 300;         // in which two network faults evict
+  int64_t read_ahead = 0;         // steps by which two deaths of one sample may differ: RunPlan::prefetch
   bool stop_for_software = true;  // a trace seen three times ends the run; false: it goes on while the budget lasts
 
   // Nodes.

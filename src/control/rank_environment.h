@@ -9,6 +9,9 @@
 
 namespace longhaul::control {
 
+// How the program was called where `launch` was typed: what ranks tell to type next begins so.
+inline constexpr const char* kTypedAs = "LONGHAUL_TYPED_AS";
+
 bool rank_inherits(std::string_view name);
 
 // NAME=VALUE of what was typed: NAME alone takes this process's value. kUsage where it has none, or where the name is one that each rank has its own of.

@@ -45,6 +45,22 @@ std::string last_words_of(const fs::path& log, int64_t begins) {
   return text;
 }
 
+// Innermost first, as FILE+PLACE: the same wherever the file was loaded, and nothing has to be looked up while ranks are waited for.
+std::string crash_of(const observe::BoardReader& board) {
+  constexpr size_t kFrames = 12;
+  const std::vector<observe::BoardModule> modules = board.modules();
+  std::string text;
+  for (const observe::BoardStack& stack : board.stacks()) {
+    for (size_t i = 0; i < std::min(kFrames, stack.frames.size()); ++i) {
+      const uint64_t address = stack.frames[i];
+      const auto module = std::ranges::find_if(modules, [&](const auto& one) { return address >= one.begin && address < one.end; });
+      if (module == modules.end()) continue;
+      text += fmt::format("{}+{:#x}\n", fs::path(module->path).filename().string(), address - module->base);
+    }
+  }
+  return text;
+}
+
 RankError rank_error_of(const observe::RankProgress& last) {
   return {last.error_code, last.error_text, last.consequence, last.failed_ns == 0 ? -1 : age_s(last.failed_ns)};
 }
@@ -128,6 +144,16 @@ void RankHost::start_now(const StartRanks& start) {
   }
 }
 
+// Ranks that were stopped before they were started have ended: whoever waits for that hears it.
+void RankHost::never_started(const StartRanks& start) {
+  for (const int64_t rank : start.ranks) {
+    const RankExited ended{.rank = rank, .generation = start.generation, .status = 128 + SIGKILL, .stopped = true};
+    if (start.generation != generation_) continue;
+    ended_.push_back(ended);
+    on_exit_(ended);
+  }
+}
+
 std::vector<std::string> RankHost::words(const StartRanks& start) const {
   std::vector<std::string> words = {options_.program};
   words.insert(words.end(), command_.words.begin(), command_.words.end());
@@ -200,6 +226,7 @@ RankExited RankHost::exited(const Rank& rank, int status) {
     const observe::RankProgress last = board->progress();
     exited.step = last.step;
     exited.error = rank_error_of(last);
+    if (board->crashed() != 0) exited.stack = crash_of(*board);
   }
   return exited;
 }
@@ -241,18 +268,34 @@ bool RankHost::moved() const {
   return std::exchange(last_seen_, seen) != seen;
 }
 
-std::vector<Evidence> RankHost::evidence() const {
-  std::vector<Evidence> all;
+std::function<std::vector<Evidence>()> RankHost::evidence() const {
+  struct Seen {
+    int64_t generation = 0, rank = 0;
+    std::optional<detect::HangRank> told;
+    std::vector<observe::BoardStack> stacks;
+    std::vector<observe::BoardModule> modules;
+  };
+  std::vector<Seen> all;
   for (const Rank& rank : ranks_) {
     if (rank.generation != generation_) continue;
-    Evidence& one = all.emplace_back(Evidence{.generation = rank.generation, .rank = rank.rank});
+    Seen& one = all.emplace_back(Seen{.generation = rank.generation, .rank = rank.rank});
     const observe::BoardReader* board = board_of(rank);
     if (board == nullptr) continue;
-    detect::HangRank told = detect::hang_rank(*board, !threads_of(rank.pid).empty());
-    told.threads = detect::stack_text(board->stacks(), board->modules());
-    one.calls = detect::hang_evidence(told);
+    one.told = detect::hang_rank(*board, !threads_of(rank.pid).empty());
+    one.stacks = board->stacks();
+    one.modules = board->modules();
   }
-  return all;
+  return [all]() mutable {
+    std::vector<Evidence> evidence;
+    detect::KnownPlaces known;
+    for (Seen& one : all) {
+      Evidence& words = evidence.emplace_back(Evidence{.generation = one.generation, .rank = one.rank});
+      if (!one.told) continue;
+      one.told->threads = detect::stack_text(one.stacks, one.modules, &known);
+      words.calls = detect::hang_evidence(*one.told);
+    }
+    return evidence;
+  };
 }
 
 void RankHost::renew_lease() { lease_.renew(kLease_s); }
@@ -274,7 +317,7 @@ void RankHost::end_all() {
 
 void RankHost::stop(const StopRanks& stop) {
   if (stop.generation < generation_) return;
-  if (waiting_ && waiting_->generation <= stop.generation) waiting_.reset();
+  if (waiting_ && waiting_->generation <= stop.generation) never_started(*std::exchange(waiting_, std::nullopt));
   if (stop.grace_s <= 0) return end_all();
   for (Rank& rank : ranks_) rank.stopped = true;
   ending_ = true;

@@ -47,9 +47,11 @@ class RankHost {
   bool ending() const { return ending_ && any_running(); }  // they were given time to end by themselves
   std::vector<RankBeat> running() const;
   const std::vector<RankExited>& ended() const { return ended_; }  // of this generation
-  std::vector<Evidence> evidence() const;                          // of those that run: boards and /proc; stacks, where they were asked for
-  std::vector<int64_t> processes() const;                          // of ranks that have not ended, of any generation
-  bool moved() const;                                              // a rank has ended a step, or begun its first, since the call before
+  // Of those that run, as they are now: boards and /proc; stacks, where they were asked for. What is returned puts it in words, in any thread:
+  // names of functions are looked up, which takes seconds.
+  std::function<std::vector<Evidence>()> evidence() const;
+  std::vector<int64_t> processes() const;  // of ranks that have not ended, of any generation
+  bool moved() const;                      // a rank has ended a step, or begun its first, since the call before
 
  private:
   struct Rank {
@@ -65,6 +67,7 @@ class RankHost {
   const observe::BoardReader* board_of(const Rank& rank) const;
   void start_now(const StartRanks& start);
   void start_one(const StartRanks& start, size_t local);
+  void never_started(const StartRanks& start);
   std::vector<std::string> words(const StartRanks& start) const;
   std::vector<std::string> environment(const StartRanks& start, size_t local, const Rank& rank) const;
   void on_end(int64_t number, int64_t generation, int status);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 
+#include "control/batch_search.h"
 #include "control/ledger.h"
 #include "control/virtual_cluster.h"
 
@@ -14,8 +15,9 @@ namespace longhaul::control {
 namespace {
 
 constexpr std::array<std::string_view, kInjectedKinds> kInjectedNames = {
-    "kill",   "crash", "out_of_memory", "hang",   "stop", "device", "lost_peer",
-    "daemon", "node",  "partition",     "driver", "slow", "two",    "during_recovery"};
+    "kill",        "crash",     "out_of_memory", "hang", "stop", "device",          "lost_peer",         "daemon",
+    "node",        "partition", "driver",        "slow", "two",  "during_recovery", "supervised_daemon", "held_up",
+    "lost_journal"};
 
 bool documented(ExitCode code) {
   return code == ExitCode::kDone || code == ExitCode::kDoNotRestart || code == ExitCode::kCommunication || code == ExitCode::kOutOfMemory;
@@ -76,7 +78,7 @@ class Playing {
   }
 
   void tick(int64_t life) {
-    if (over_ || life != life_ || core_ == nullptr) return;
+    if (over_ || life != life_ || core_ == nullptr || held_up_) return;  // held up: another tick is due when that is over
     feed(Tick{});
     if (over_ || life != life_ || core_ == nullptr) return;
     if (cluster_.newest_usable() > committed_) feed(Committed{committed_ = cluster_.newest_usable()});
@@ -86,6 +88,10 @@ class Playing {
 
   void feed(const Input& input) {
     if (over_ || core_ == nullptr) return;
+    if (held_up_) {
+      unheard_.push_back(input);
+      return;
+    }
     const Commands commands = core_->on(input, time_.now_s);
     const int64_t life = life_;
     for (const Command& command : commands) {
@@ -103,6 +109,8 @@ class Playing {
     tell("-- the driver dies");
     replay_is_the_same();
     dies_before_ = 0;
+    held_up_ = false;
+    unheard_.clear();
     if (!journal_.empty() && dice_.uniform() < 0.5) journal_ += R"({"sequence":99,"at_s":)";
     core_.reset();
     ++life_;
@@ -123,6 +131,7 @@ class Playing {
   void run(const ToNode& command) { cluster_.deliver(command.node, command.message); }
   // As the shell does: it is told why, and ends its ranks and itself.
   void run(const Refuse& command) { cluster_.deliver(command.node, Release{.reason = command.reason, .evicted = true}); }
+  void run(const CloseConnection& command) { cluster_.cut(command.node); }
   void run(const WriteJournal& command) {
     journal_ += to_line(command.entry);
     ++result_.journal_entries;
@@ -133,7 +142,12 @@ class Playing {
       ++result_.generations;
     }
   }
-  void run(const WriteSkip& command) { cluster_.skip(command.ranges); }
+  void run(const WriteSkip& command) {
+    plan_.skipped = command.ranges;  // what skip.json says to a driver whose journal is lost
+    std::vector<data::SampleRange> all = command.ranges;
+    if (command.probe) all.push_back(*command.probe);
+    cluster_.skip(joined(std::move(all)));
+  }
   void run(const WriteBlocked&) {}
   void run(const Emit& command) {
     if (const auto* state = std::get_if<observe::DriverState>(&command.body)) tell(fmt::format("{} ({})", state->state, state->reason));
@@ -244,6 +258,12 @@ class Playing {
         return two();
       case Injected::kDuringRecovery:
         return during_recovery();
+      case Injected::kSupervisedDaemon:
+        return cluster_.kill_daemon(node) && cluster_.supervise(node);
+      case Injected::kHeldUp:
+        return hold_up(dice_.exponential(15));
+      case Injected::kLostJournal:
+        return lose_journal();
     }
     return false;
   }
@@ -257,6 +277,29 @@ class Playing {
     }
     dies_in_the_middle_ = false;
     driver_dies();
+    return true;
+  }
+
+  // The driver's process stands: what comes meanwhile is heard afterwards, in its order.
+  bool hold_up(double for_s) {
+    if (core_ == nullptr || held_up_) return false;
+    held_up_ = true;
+    time_.after(for_s, [this, life = life_] {
+      if (life != life_) return;  // it was killed
+      held_up_ = false;
+      for (const Input& input : std::exchange(unheard_, {})) feed(input);
+      tick(life);
+    });
+    return true;
+  }
+
+  // With the driver that wrote it: the next one knows of nothing but what its status.json said, and what nodes say.
+  bool lose_journal() {
+    if (core_ == nullptr || dies_before_ > 0) return false;
+    dies_in_the_middle_ = false;
+    plan_.begun = core_->generation();
+    driver_dies();
+    journal_.clear();
     return true;
   }
 
@@ -319,7 +362,8 @@ class Playing {
   std::unique_ptr<DriverCore> core_;
   std::string journal_;
   int64_t life_ = 0, dies_before_ = 0, newest_generation_ = 0, committed_ = -1;
-  bool over_ = false, dies_in_the_middle_ = false;
+  bool over_ = false, dies_in_the_middle_ = false, held_up_ = false;
+  std::vector<Input> unheard_;  // by a driver that is held up
   double begin_s_ = 0, quiet_after_s_ = 0;
   std::optional<int64_t> single_, target_;
 };
@@ -327,37 +371,6 @@ class Playing {
 }  // namespace
 
 std::string_view name_of(Injected kind) { return kInjectedNames[static_cast<size_t>(kind)]; }
-
-SimulationOptions quick_schedule(uint64_t seed) {
-  SimulationOptions options{.seed = seed};
-  Dice dice(seed, "schedule");
-  options.nodes = 1 + dice.below(4);
-  options.spares = dice.below(3);
-  options.ranks_per_node = 1 + dice.below(3);
-  options.fault_every_s = 5 + dice.exponential(30);
-  options.deadly_sample = dice.uniform() < 0.1;
-  options.policy.join_s = 120;
-  options.policy.first_step_s = 30;
-  options.policy.progress_floor_s = 6;
-  options.policy.rank_silent_s = 4;
-  options.policy.node_silent_s = 8;
-  options.policy.lease_s = 16;
-  options.policy.rejoin_s = 4;
-  options.policy.gone_s = 15;
-  options.policy.save_s = 20;
-  options.policy.end_s = 20;
-  options.policy.evidence_s = 1;
-  options.policy.grow_s = 20;
-  options.policy.block_s = 100;
-  options.policy.same_place_s = 200;
-  options.policy.check_s = 20;
-  options.policy.stop_time_s = 35;
-  options.policy.preflight = dice.uniform() < 0.3;
-  options.policy.stop_checks = dice.uniform() < 0.3;
-  options.policy.restarts = 1000;
-  options.policy.back_off_most_s = 10;
-  return options;
-}
 
 SimulationResult simulate(const SimulationOptions& options) { return Playing(options).play(); }
 

@@ -22,22 +22,25 @@ namespace longhaul::control {
 
 // What may happen, each with its share of all faults.
 enum class Injected {
-  kKill,           // SIGKILL of a rank
-  kCrash,          // SIGSEGV of a rank
-  kOutOfMemory,    // the kernel takes it
-  kHang,           // stands in a forward pass
-  kStop,           // SIGSTOP: gives no sign
-  kDevice,         // exit code 71
-  kLostPeer,       // exit code 69 of all, for no reason
-  kDaemon,         // the daemon dies, its machine does not
-  kNode,           // the machine is gone; it comes back after minutes
-  kPartition,      // the daemon is not reached for a while, its ranks go on
-  kDriver,         // the driver dies and is typed again
-  kSlow,           // a detector says so
-  kTwo,            // two ranks at once, on different nodes
-  kDuringRecovery  // a rank dies, and another as soon as the next generation loads
+  kKill,              // SIGKILL of a rank
+  kCrash,             // SIGSEGV of a rank
+  kOutOfMemory,       // the kernel takes it
+  kHang,              // stands in a forward pass
+  kStop,              // SIGSTOP: gives no sign
+  kDevice,            // exit code 71
+  kLostPeer,          // exit code 69 of all, for no reason
+  kDaemon,            // the daemon dies, its machine does not
+  kNode,              // the machine is gone; it comes back after minutes
+  kPartition,         // the daemon is not reached for a while, its ranks go on
+  kDriver,            // the driver dies and is typed again
+  kSlow,              // a detector says so
+  kTwo,               // two ranks at once, on different nodes
+  kDuringRecovery,    // a rank dies, and another as soon as the next generation loads
+  kSupervisedDaemon,  // the daemon dies, and whoever supervises it starts another at once
+  kHeldUp,            // the driver's process stands for a while
+  kLostJournal        // the driver dies, and its journal is gone when it is typed again
 };
-inline constexpr int kInjectedKinds = 14;
+inline constexpr int kInjectedKinds = 17;
 std::string_view name_of(Injected kind);
 
 struct SimulationOptions {

@@ -246,7 +246,8 @@ void VirtualCluster::ends(const std::string& name, int64_t number, int64_t gener
                     .stopped = stopped,
                     .out_of_memory = out_of_memory};
   exited.step = generation == run_.generation ? run_.step : -1;
-  exited.last_words = status == kCrashed ? reading_deadly_ ? "crashed in the loader" : "crashed" : fmt::format("ended with {}", status);
+  exited.last_words = fmt::format("ended with {}", status);
+  if (status == kCrashed) exited.stack = reading_deadly_ ? "loader+0x10" : "forward+0x20";
   machine.ended.push_back(exited);
   if (machine.connected && machine.reachable) say(name, exited);
   if (!stopped && status != 0 && status != 74) peers_notice(generation);

@@ -65,6 +65,7 @@ class VirtualCluster {
   void begin();                                                         // all daemons
   void deliver(const std::string& node, const DriverMessage& message);  // from the driver, now
   void driver_gone();                                                   // all connections with it
+  void cut(const std::string& node) { disconnect(node); }               // by the driver
   void start_daemon(const std::string& node);
   void skip(std::vector<data::SampleRange> ranges) { skip_file_ = std::move(ranges); }
 
@@ -73,6 +74,7 @@ class VirtualCluster {
   bool end_all(int64_t status);
   bool hang(int64_t rank, bool stopped);
   bool kill_daemon(const std::string& node);
+  bool supervise(const std::string& node);  // its daemon, which has died, is there again at once
   bool lose_node(const std::string& node, double back_after_s);
   bool partition(const std::string& node, double for_s);
   bool report(const std::string& node, const HealthReport& report);

@@ -78,6 +78,11 @@ bool VirtualCluster::kill_daemon(const std::string& name) {
   return true;
 }
 
+bool VirtualCluster::supervise(const std::string& name) {
+  start_daemon(name);
+  return true;
+}
+
 bool VirtualCluster::lose_node(const std::string& name, double back_after_s) {
   Machine& machine = machines_.at(name);
   if (!machine.up) return false;

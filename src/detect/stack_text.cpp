@@ -45,14 +45,20 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 // Each address in words. One process a file: it reads its symbols once.
-std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks, const std::vector<BoardModule>& modules) {
+std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks, const std::vector<BoardModule>& modules,
+                                          KnownPlaces& known) {
   std::map<const BoardModule*, std::vector<uint64_t>> by_module;
   std::map<uint64_t, std::string> places;
   for (const BoardStack& stack : stacks) {
     for (const uint64_t address : stack.frames) {
       const BoardModule* const module = module_of(modules, address);
       places[address] = module == nullptr ? fmt::format("{:#x}", address) : fmt::format("{}+{:#x}", module->path, address - module->base);
-      if (module != nullptr) by_module[module].push_back(address);
+      if (module == nullptr) continue;
+      if (const auto place = known.find({module->path, address - module->base}); place != known.end()) {
+        places[address] = place->second;
+      } else {
+        by_module[module].push_back(address);
+      }
     }
   }
   for (auto& [module, addresses] : by_module) {
@@ -69,6 +75,7 @@ std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks,
     }
     for (size_t i = 0; i < addresses.size() && 2 * i + 1 < lines.size(); ++i) {
       if (lines[2 * i] != "??") places[addresses[i]] = place_of(lines[2 * i], lines[2 * i + 1]);
+      known[{module->path, addresses[i] - module->base}] = places[addresses[i]];
     }
   }
   return places;
@@ -82,8 +89,9 @@ std::string head_of(const BoardStack& stack, size_t count) {
 
 }  // namespace
 
-std::vector<std::string> stack_text(const std::vector<BoardStack>& stacks, const std::vector<BoardModule>& modules) {
-  const std::map<uint64_t, std::string> places = places_of(stacks, modules);
+std::vector<std::string> stack_text(const std::vector<BoardStack>& stacks, const std::vector<BoardModule>& modules, KnownPlaces* known) {
+  KnownPlaces own;
+  const std::map<uint64_t, std::string> places = places_of(stacks, modules, known != nullptr ? *known : own);
   std::vector<std::vector<size_t>> together;
   for (size_t i = 0; i < stacks.size(); ++i) {
     const auto same = std::ranges::find_if(together, [&](const std::vector<size_t>& group) {

@@ -3,7 +3,10 @@
 // been built with them (-g1). Threads that stand at the same place are told of together. Of processes of this machine.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "detect/hang.h"
@@ -12,7 +15,10 @@
 namespace longhaul::detect {
 
 // "3 threads "OMP" (S, futex_wait_queue):" and its frames, innermost first, a line each.
-std::vector<std::string> stack_text(const std::vector<observe::BoardStack>& stacks, const std::vector<observe::BoardModule>& modules);
+// known: what places in files are called, which is looked up once for all ranks that are asked with one.
+using KnownPlaces = std::map<std::pair<std::string, uint64_t>, std::string>;
+std::vector<std::string> stack_text(const std::vector<observe::BoardStack>& stacks, const std::vector<observe::BoardModule>& modules,
+                                    KnownPlaces* known = nullptr);
 
 // Asks and waits that long for an answer. board: of that process.
 std::vector<std::string> threads_of_rank(const observe::BoardReader& board, double patience_s = 1);

@@ -164,6 +164,7 @@ class BoardReader {
   std::vector<BoardStep> steps() const;    // the last ones, oldest first
   RankRecords calls() const;               // names may be cut; of exchanges at most kBoardMessages messages, no rows
   std::vector<BoardStack> stacks() const;  // of the last request; empty: none was answered
+  int64_t crashed() const;                 // the signal that the process ended by: stacks() is then the thread's that crashed; 0: none
   int64_t stack_answers() const;           // requests that were answered so far
   std::vector<BoardModule> modules() const;
 

@@ -29,7 +29,7 @@ inline constexpr std::string_view kBoardLink = "board-";  // in <run>/trace, wit
 
 struct BoardFile {
   static constexpr uint64_t kMagic = 0x3144'524f'4142'484c;  // "LHBAORD1"
-  static constexpr uint64_t kVersion = 2;
+  static constexpr uint64_t kVersion = 3;
   static constexpr int64_t kGroups = 512, kMembers = 1 << 16, kModules = 64;
 
   struct Owner {

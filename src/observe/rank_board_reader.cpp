@@ -165,6 +165,7 @@ RankRecords BoardReader::calls() const {
   return records;
 }
 
+int64_t BoardReader::crashed() const { return state_->board().stacks.crashed.load(std::memory_order_acquire); }
 int64_t BoardReader::stack_answers() const { return state_->board().stacks.answers.load(std::memory_order_acquire); }
 
 std::vector<BoardStack> BoardReader::stacks() const {

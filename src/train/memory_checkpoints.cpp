@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "checkpoint/survivors.h"
 
 namespace longhaul::train {
@@ -95,8 +96,10 @@ void MemoryCheckpoints::save(int64_t step, std::shared_ptr<const checkpoint::Sna
 
 bool MemoryCheckpoints::leave(int64_t step, const std::vector<checkpoint::StateEntry>& entries, storage::Manifest manifest) const {
   const storage::NodeTier tier(files_, nodes_.tier_of(nodes_.node_of(ranks_.rank())), run_);
-  return checkpoint::leave_state(files_, tier, {generation_, step}, ranks_.rank(), ranks_.world() != nullptr ? ranks_.world()->size() : 1,
-                                 entries, std::move(manifest));
+  const int64_t ranks = ranks_.world() != nullptr ? ranks_.world()->size() : 1;
+  const checkpoint::LeavingRoom room{.ranks_of_node = std::ssize(nodes_.ranks_of(nodes_.node_of(ranks_.rank()))),
+                                     .available_bytes = available_memory_bytes()};
+  return checkpoint::leave_state(files_, tier, {generation_, step}, ranks_.rank(), ranks, entries, std::move(manifest), room);
 }
 
 std::optional<Error> MemoryCheckpoints::failure() {

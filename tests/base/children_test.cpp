@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/temporary_folder.h"
 
 namespace longhaul {
@@ -119,6 +120,27 @@ TEST(Children, AChildDiesWithItsParentWhereItShall) {
   const pid_t child = std::stoi(read_text(folder / "log"));
   for (const Stopwatch watch; lives(child) && watch.seconds() < 5;) loop.run_for(0.01);
   EXPECT_FALSE(lives(child));
+}
+
+// Both wait for children: who started one hears how it ended, whatever the other does meanwhile.
+TEST(Children, LeaveTheEndsOfOthersChildrenToThem) {
+  EventLoop loop;
+  Children children(loop);
+  int64_t told = 0;
+  std::atomic<int> wrong = 0;
+  std::thread other([&] {
+    for (int i = 0; i < 100; ++i) wrong += run_process({"sh", "-c", "exit 5"}).status == 5 ? 0 : 1;
+  });
+  for (int i = 0; i < 50; ++i) {
+    children.start({.argv = {"sh", "-c", "exit 7"}}, [&](int status) {
+      told += status == 7 ? 1 : 0;
+      loop.stop();
+    });
+    loop.run_for(10);
+  }
+  other.join();
+  EXPECT_EQ(told, 50);
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Children, AProgramThatIsNotThereIsAnExitCode) {

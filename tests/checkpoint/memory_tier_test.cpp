@@ -196,6 +196,22 @@ TEST_F(MemoryTier, WhatSurvivorsLeaveMustBeWhole) {
 }
 
 // A step that is committed is not left once more.
+// Memory that runs out would take others along: what all ranks of a node hold must fit beside what there is.
+TEST_F(MemoryTier, SurvivorsLeaveNothingWhereThereIsNoRoom) {
+  RankTraining training;
+  const std::vector<StateEntry> entries = tensors_of(training.state);
+  int64_t bytes = 0;
+  for (const StateEntry& entry : entries) bytes += static_cast<int64_t>(entry.view.nbytes());
+  const storage::NodeTier tier(disk, folder / "a", kRun);
+  const auto leaves = [&](const LeavingRoom& room) {
+    return leave_state(disk, tier, {1, 7}, 0, 1, entries, {.run_id = kRun, .state = facts_of(training.state)}, room);
+  };
+  EXPECT_FALSE(leaves({.ranks_of_node = 2, .available_bytes = 2 * bytes - 1}));
+  EXPECT_TRUE(files_of('a', {1, 7}).empty());
+  EXPECT_TRUE(leaves({.ranks_of_node = 2, .available_bytes = 2 * bytes}));
+  EXPECT_FALSE(files_of('a', {1, 7}).empty());
+}
+
 TEST_F(MemoryTier, SurvivorsLeaveACommittedStepAlone) {
   save(kFour, 5, 30);
   leave(kFour, 5, 30, {0, 1, 2});

@@ -14,6 +14,7 @@
 #include "base/process.h"
 #include "base/socket.h"
 #include "base/temporary_folder.h"
+#include "base/text.h"
 #include "comm/placement.h"
 #include "comm/wire.h"
 #include "observe/event_log.h"

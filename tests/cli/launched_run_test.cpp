@@ -22,6 +22,12 @@ TEST_F(LaunchedRun, WhatToTypeNextIsTheLaunchThatWasTyped) {
   ASSERT_EQ(typed.status, 0) << typed.errors;
   const std::string recipe = (folder_ / "tiny.toml").string();
   EXPECT_THAT(typed.output, HasSubstr(" launch -n 2 --threads-per-rank 1 " + recipe + " data.source="));
+  std::string as_typed;  // as the script does: under another name
+  for (const std::string& word : words({"launch", "-n", "2"}, {"train.steps=4", "optim.warmup_steps=1", "parallel.tp=2"}))
+    as_typed += " " + shell_quoted(word);
+  const ProcessResult named = run_process({"bash", "-c", "exec -a ./my-longhaul" + as_typed}, {"NO_COLOR=1"}, 120);
+  ASSERT_EQ(named.status, 0) << named.errors;
+  EXPECT_THAT(named.output, HasSubstr("\n  ./my-longhaul launch -n 2 " + recipe));
   EXPECT_THAT(typed.output, HasSubstr(" optim.warmup_steps=1 parallel.tp=2 train.steps=4 --run " + run_.string()));
   EXPECT_THAT(typed.output, AllOf(Not(HasSubstr("train.threads")), Not(HasSubstr(" train " + recipe))));
 }

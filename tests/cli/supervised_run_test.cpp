@@ -209,10 +209,28 @@ TEST_F(SupervisedRun, ADriverThatWasKilledComesBackToARunThatWentOn) {
   EXPECT_EQ(pid_of(1), rank) << "the same process";
   const int64_t seen = steps_done();
   EXPECT_TRUE(second.wait_for([&] { return steps_done() >= seen + 5; })) << second.output();
+  EXPECT_THAT(second.output(),
+              HasSubstr(fmt::format("found the ranks of node-0, which went on without a driver: 0 (process {}), 1 (process {}), "
+                                    "at step ",
+                                    pid_of(0), rank)));
+  EXPECT_TRUE(second.wait_for([&] { return second.output().find("\ntrain ") != std::string::npos; }))
+      << "steps are shown: " << second.output();
   second.send(SIGTERM);
   EXPECT_EQ(second.wait(), 74) << second.output();
   EXPECT_EQ(generation(), 1);
   EXPECT_EQ(std::ssize(losses(run_)), steps_done()) << "each step, from the first on";
+}
+
+// `launch … | head -1`: what is said to a terminal is nobody's result.
+TEST_F(SupervisedRun, AReaderThatGoesAwayTakesNothingWithIt) {
+  std::string command;
+  for (const std::string& word : words({"launch", "-n", "2"}, {"train.steps=12", "train.checkpoint_every=4", "optim.warmup_steps=1"}))
+    command += " " + shell_quoted(word);
+  const ProcessResult typed = run_process({"bash", "-c", command + " | head -1; exit ${PIPESTATUS[0]}"}, {"NO_COLOR=1"}, 120);
+  EXPECT_EQ(typed.status, 0) << typed.errors;
+  EXPECT_EQ(status().value("state", ""), "DONE") << status();
+  EXPECT_EQ(generation(), 1) << last_incident();
+  EXPECT_EQ(losses(run_).size(), 12U);
 }
 
 TEST_F(SupervisedRun, StatusEvictionAndASecondDriver) {

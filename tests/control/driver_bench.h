@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "control/batch_search.h"
 #include "control/driver_core.h"
 #include "control/ledger.h"
 
@@ -68,8 +69,9 @@ class Bench {
   void ends(int64_t rank, int64_t status, const std::string& words = "") {
     for (auto& [node, ranks] : running) {
       if (std::erase(ranks, rank) == 0) continue;
-      send(
-          FromNode{node, RankExited{.rank = rank, .generation = core->generation(), .status = status, .age_s = 0.01, .last_words = words}});
+      RankExited exited{.rank = rank, .generation = core->generation(), .status = status, .age_s = 0.01, .last_words = words};
+      if (status == 139) exited.stack = words;  // a crash: where it was
+      send(FromNode{node, std::move(exited)});
       return;
     }
     FAIL() << "rank " << rank << " does not run";
@@ -92,8 +94,13 @@ class Bench {
       if (const auto* emit = std::get_if<Emit>(&command)) {
         if (const auto* incident = std::get_if<observe::IncidentReport>(&emit->body)) incidents.push_back(*incident);
       }
-      if (const auto* skip = std::get_if<WriteSkip>(&command)) skips.push_back(skip->ranges);
+      if (const auto* skip = std::get_if<WriteSkip>(&command)) {
+        std::vector<data::SampleRange> all = skip->ranges;
+        if (skip->probe) all.push_back(*skip->probe);
+        skips.push_back(joined(std::move(all)));
+      }
       if (const auto* analyse = std::get_if<AnalyseHang>(&command)) analysis = *analyse;
+      if (const auto* close = std::get_if<CloseConnection>(&command)) closed.push_back(close->node);
       if (const auto* start = std::get_if<StartNode>(&command)) started_nodes.push_back(start->node);
       if (const auto* to = std::get_if<ToNode>(&command)) obey(to->node, to->message);
     }
@@ -106,7 +113,7 @@ class Bench {
   std::vector<JournalEntry> journal;
   std::optional<Finish> finish;
   std::vector<Answer> replies;
-  std::vector<std::string> refusals, started_nodes;
+  std::vector<std::string> refusals, started_nodes, closed;
   std::vector<observe::IncidentReport> incidents;
   std::vector<std::vector<data::SampleRange>> skips;
   std::map<std::string, std::vector<int64_t>> running;  // by node

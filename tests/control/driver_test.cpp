@@ -257,12 +257,63 @@ TEST_F(Driver, TheBudgetEnds) {
     bench->wait(1.3);
     bench->train(10 * i, 10 * i + 2);
   }
-  bench->send(Committed{100});
+  bench->send(Committed{99});
   bench->ends(0, 137);
   bench->wait(1.3);
   ASSERT_TRUE(bench->finish);
   EXPECT_EQ(bench->finish->code, ExitCode::kDoNotRestart);
   EXPECT_THAT(bench->finish->text, HasSubstr("restarts"));
+}
+
+// 0, 1, 2, 4 s, and at most so long.
+TEST_F(Driver, PausesDoubleWithEachFaultWithoutProgress) {
+  bench.emplace(1);
+  bench->policy.cycles_without_progress = 100;
+  bench->policy.stop_for_software = false;
+  bench->policy.back_off_most_s = 3;
+  bench->begin();
+  bench->join_all();
+  for (const double pause_s : {0.0, 1.0, 2.0, 3.0, 3.0}) {
+    const int64_t before = bench->core->generation();
+    bench->ends(0, 137);
+    const double began_s = bench->now_s;
+    while (bench->core->generation() == before && bench->now_s < began_s + 60) bench->wait(0.1);
+    EXPECT_NEAR(bench->now_s - began_s, bench->policy.last_call_s + pause_s, 0.15);
+  }
+}
+
+// One spare for two nodes whose ranks hang at once: the second goes on where it is.
+TEST_F(Driver, ASpareReplacesOneNodeAlone) {
+  start(2, 1);
+  bench->stopped_ranks_end = false;
+  bench->ends(0, 72);
+  bench->ends(2, 72);
+  bench->stopped_ranks_end = true;
+  for (const auto& [node, ranks] : std::exchange(bench->running, {})) {
+    for (const int64_t rank : ranks) bench->send(FromNode{node, RankExited{.rank = rank, .generation = 1, .status = 137, .stopped = true}});
+  }
+  bench->wait(3);
+  EXPECT_EQ(bench->core->generation(), 2);
+  int64_t evicted = 0;
+  for (const auto& [name, node] : bench->core->ledger().nodes) evicted += node.state == "evicted" ? 1 : 0;
+  EXPECT_EQ(evicted, 1);
+  EXPECT_EQ(bench->starts.back().world, 4) << "the whole width";
+}
+
+// The same device says again and again what it has; another one of its node is another incident.
+TEST_F(Driver, ReportsOfTwoDevicesAreTwoIncidents) {
+  start(1);
+  const auto says = [&](const std::string& device) {
+    bench->send(FromNode{"node-0", HealthReport{.kind = "storage", .device = device, .text = "read only"}});
+  };
+  says("/scratch");
+  says("/scratch");
+  EXPECT_EQ(bench->incidents.size(), 1U);
+  says("/data");
+  EXPECT_EQ(bench->incidents.size(), 2U);
+  bench->wait(61);
+  says("/scratch");
+  EXPECT_EQ(bench->incidents.size(), 3U) << "a minute later it is news";
 }
 
 }  // namespace

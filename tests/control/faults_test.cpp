@@ -135,6 +135,14 @@ TEST(FaultTable, ABugOfOursStopsAfterThreeRepeats) {
   expect(verdict_of(exit_with(70, "70 assert"), history), FaultClass::kInternal, Action::kStop);
 }
 
+// What took no restart lies between them and counts for nothing.
+TEST(FaultTable, ThreeRepeatsAreCountedAmongRestarts) {
+  History history;
+  history.had(FaultClass::kUnclear, "node-1", "139 here", 118).had(FaultClass::kUnclear, "node-1", "139 here", 119);
+  for (int i = 0; i < 3; ++i) history.had(FaultClass::kStorage, "node-0", "", 119, "", /*restarts=*/false);
+  expect(verdict_of(exit_with(139, "139 here"), history), FaultClass::kUnclear, Action::kStop);
+}
+
 TEST(FaultTable, ACrashOfOneRankIsCountedForItsNode) {
   for (const int64_t status : {139, 134, 135, 132, 136, 1, 2, 127})
     expect(verdict_of(exit_with(status)), FaultClass::kUnclear, Action::kRestart);
@@ -308,6 +316,14 @@ TEST(FaultTable, DyingTwiceOfTheSameAtTheSameStepIsTheBatch) {
   History before;
   before.had(FaultClass::kUserCode, "node-0", "139 loader", 119);
   expect(verdict_of(exit_with(139, "139 loader"), before), FaultClass::kUnclear, Action::kRestart);
+  // Where samples are read ahead it may die of one a few steps earlier than of it before.
+  Policy reads_ahead;
+  reads_ahead.read_ahead = 4;
+  before.had(FaultClass::kUserCode, "node-0", "139 loader", 116);
+  expect(classify(exit_with(139, "139 loader"), before.ledger, reads_ahead, before.now_s), FaultClass::kDeadlyBatch, Action::kSearchBatch);
+  History too_far;
+  too_far.had(FaultClass::kUserCode, "node-0", "139 loader", 115);
+  expect(classify(exit_with(139, "139 loader"), too_far.ledger, reads_ahead, too_far.now_s), FaultClass::kUnclear, Action::kRestart);
   // It has been looked for here, and it is not the data.
   history.add(SearchChanged{.active = false, .failed = true, .deadly_step = 120, .trace = "139 loader"});
   expect(verdict_of(exit_with(139, "139 loader"), history), FaultClass::kUnclear, Action::kRestart);
@@ -338,15 +354,28 @@ TEST(FaultTable, EveryClassAndActionHasAName) {
   EXPECT_EQ(name_of(Action::kEnd), "end");
 }
 
+// What a log ended with before a crash says nothing of it: any two looked alike.
+TEST(FaultTrace, CrashesAreToldApartByTheirPlace) {
+  const std::string log = "12:00:01 info reusing the prepared libtorch\n";
+  const RankExited here{.status = 139, .last_words = log, .stack = "longhaul+0x1f20\nlibc.so.6+0x29d90\n"};
+  const RankExited elsewhere{.status = 139, .last_words = log, .stack = "longhaul+0x2a40\nlibc.so.6+0x29d90\n"};
+  const RankExited again{.status = 139, .last_words = "another line", .stack = here.stack};
+  EXPECT_EQ(trace_of(here), trace_of(again));
+  EXPECT_NE(trace_of(here), trace_of(elsewhere));
+  EXPECT_EQ(trace_of({.status = 139, .last_words = log}), "139 without a stack") << "of rank 0 on a terminal there is not even a log";
+  for (const int64_t status : {129, 130, 137, 143}) EXPECT_EQ(trace_of({.status = status, .last_words = log}), "");
+}
+
 TEST(FaultTrace, WhatDiffersBetweenRanksAndStartsIsLeftOut) {
-  RankExited a{.rank = 1, .status = 134, .stack = "at 0x7f12ab34 in backward (rank 1)\nmain.cpp:12"};
-  RankExited b{.rank = 12, .status = 134, .stack = "at 0x7fffff00 in backward (rank 12)\nmain.cpp:99"};
+  RankExited a{.rank = 1, .status = 70, .error = {.code = 70, .text = "at 0x7f12ab34 in backward (rank 1)"}};
+  RankExited b{.rank = 12, .status = 70, .error = {.code = 70, .text = "at 0x7fffff00 in backward (rank 12)"}};
   EXPECT_EQ(trace_of(a), trace_of(b));
-  b.stack = "at 0x7fffff00 in forward (rank 12)";
+  b.error.text = "at 0x7fffff00 in forward (rank 12)";
   EXPECT_NE(trace_of(a), trace_of(b));
   EXPECT_EQ(trace_of({.status = 1, .last_words = "step 12\nterminate called\n\n"}), "1 terminate called");
   EXPECT_EQ(trace_of({.status = 1, .error = {.code = 70, .text = "assertion a < 3"}, .last_words = "x"}), "1 assertion a < #");
   EXPECT_EQ(trace_of({.status = 137}), "");
+  EXPECT_EQ(trace_of({.status = 134, .last_words = "  what():  bad_alloc"}), "134   what():  bad_alloc");
   EXPECT_LE(trace_of({.status = 1, .stack = std::string(10000, 'x')}).size(), 400U);
 }
 

@@ -140,6 +140,17 @@ TEST(Ledger, CyclesWithoutProgress) {
   EXPECT_EQ(ledger.cycles, 2) << "going on from the same step again is no progress";
 }
 
+TEST(Ledger, LongestIntervalsAreAveraged) {
+  Policy policy;
+  policy.progress_average = 0.25;  // a quarter of what was learnt before
+  Ledger ledger;
+  for (const double seconds : {10.0, 20.0})
+    ledger.apply(
+        {.sequence = ledger.next_sequence, .at_s = 1, .body = GenerationEnded{.generation = 1, .longest_s = {{"forward", seconds}}}},
+        policy);
+  EXPECT_EQ(ledger.longest_s.at("forward"), 0.25 * 10 + 0.75 * 20);
+}
+
 // 5 times the longest, half of what was known before (specs §4.3).
 TEST(TimeOuts, AreLearnt) {
   Policy policy;
@@ -255,6 +266,17 @@ TEST(Widths, BatchesThatChange) {
   plan.batches = batches_of(recipe);
   EXPECT_EQ(plan.first_position(3), 24);
   EXPECT_EQ(plan.first_position(4), 36);
+  // 40 samples in 5 steps of 8; from there to 120 in 7 of 12 (124); from there to 240 in 8 of 16 (252): all before a stage count.
+  recipe.optim.stages = {{.from_tokens = 400, .batch = 12}, {.from_tokens = 1200, .batch = 16}, {.from_tokens = 2400, .batch = 20}};
+  plan.batches = batches_of(recipe);
+  ASSERT_EQ(plan.batches.size(), 4U);
+  EXPECT_EQ(plan.batches[1].from_step, 5);
+  EXPECT_EQ(plan.batches[2].from_step, 12);
+  EXPECT_EQ(plan.batches[3].from_step, 20);
+  EXPECT_EQ(plan.first_position(20), 252);
+  recipe.optim.stages = {{.from_step = 3, .batch = 12}, {.from_tokens = 400, .batch = 16}};  // 16 in two steps, 24 in two of 12
+  plan.batches = batches_of(recipe);
+  EXPECT_EQ(plan.batches.back().from_step, 4);
 }
 
 // One deadly sample anywhere, or none: what a search finds, and in how many generations.
@@ -279,6 +301,11 @@ TEST(BatchSearch, FindsTheSample) {
     EXPECT_EQ(*step.found, (data::SampleRange{deadly, deadly + 1}));
     EXPECT_LE(generations, deadly == begin.begin ? 7 : 6);
   }
+  // What is passed over behind the last sample is not suspected.
+  RunPlan alone;
+  alone.batches = {{.from_step = 0, .samples = 8}};
+  EXPECT_EQ(begin_search(10, "t", alone, {{88, 96}}).begin, 80);
+  EXPECT_EQ(begin_search(10, "t", alone, {{88, 96}}).end, 88);
   const SearchStep nothing = after_probe(begin, true, begin.begin, 1);
   EXPECT_FALSE(nothing.next.active);
   EXPECT_TRUE(nothing.next.failed);
@@ -315,6 +342,9 @@ TEST(EffectiveTime, StepsDoneAgainAreLost) {
   time.done(20, 143);
   time.resumed(15, 150);
   EXPECT_NEAR(time.productive_s(), 15, 1e-9);
+  time.done(25, 170);  // two seconds a step
+  time.resumed(18, 180);
+  EXPECT_NEAR(time.productive_s(), 21, 1e-9) << "three of ten steps, not seven";
 }
 
 TEST(EffectiveTime, TheLastHour) {
@@ -324,6 +354,10 @@ TEST(EffectiveTime, TheLastHour) {
   EXPECT_NEAR(time.ratio_of_hour(13600), 0.5, 1e-9);
   EXPECT_NEAR(time.productive_s(), 6800, 1e-9);
   EXPECT_NEAR(time.ratio_of_hour(11800), 0.5, 1e-9);
+  EffectiveTime long_steps(0, 0);
+  long_steps.resumed(0, 0);
+  long_steps.done(1, 3000);  // one stretch, half of which is within the hour before 5100
+  EXPECT_NEAR(long_steps.ratio_of_hour(5100), 1500.0 / 3600, 1e-9);
 }
 
 }  // namespace

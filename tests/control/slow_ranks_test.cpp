@@ -47,6 +47,27 @@ TEST(SlowRanksOfARun, NobodyWhereAllAreAlike) {
   EXPECT_TRUE(watch.look().empty());
 }
 
+// The last stage has the head, and computes longer: its ranks are each other's peers.
+TEST(SlowRanksOfARun, StagesAreNotComparedWithOneAnother) {
+  const auto found = [](int64_t stages) {
+    SlowRanks watch(stages);
+    const RandomStream random(9, "jitter");
+    for (int64_t step = 1; step <= 80; ++step) {
+      for (int64_t rank = 0; rank < 16; ++rank) {
+        const double jitter = 0.0005 * random.normal(static_cast<uint64_t>(step * 16 + rank));
+        const double compute = (rank >= 12 ? 1.5 : 1) * (0.1 + jitter);
+        RankBeat beat{.rank = rank, .generation = 1, .step = step, .resumed_step = 0};
+        beat.step_seconds = 0.15;
+        beat.phase_seconds = {{"forward", compute / 2}, {"backward", compute / 2}, {"communication", 0.15 - compute}};
+        watch.see("node-" + std::to_string(rank / 4), beat);
+      }
+    }
+    return watch.look().size();
+  };
+  EXPECT_EQ(found(4), 0U);
+  EXPECT_EQ(found(1), 4U) << "of one stage they are behind all others";
+}
+
 TEST(SlowRanksOfARun, AnotherGenerationBeginsAnew) {
   SlowRanks watch(1);
   for (int64_t step = 1; step <= 80; ++step) tell_step(watch, 1, step, 5, 0.2);
@@ -59,6 +80,12 @@ TEST(SlowRanksOfARun, AnotherGenerationBeginsAnew) {
   const std::vector<SlowRank> found = watch.look();
   ASSERT_EQ(found.size(), 1);
   EXPECT_EQ(found[0].rank, 2);
+  // The same rank again, in another generation: news, and what it cost before is not counted twice.
+  for (int64_t step = 60; step <= 140; ++step) tell_step(watch, 3, step, 2, 0.2);
+  const std::vector<SlowRank> again = watch.look();
+  ASSERT_EQ(again.size(), 1);
+  EXPECT_TRUE(again[0].first);
+  EXPECT_NEAR(again[0].lost_s, 81 * 0.02, 81 * 0.004);
 }
 
 }  // namespace
