@@ -25,7 +25,7 @@ recipe::ModelConfig long_enough(recipe::ModelConfig config) {
 }
 
 // The least used makes room: a was kept before b, but used after it; c takes b's place, and d then a's, for c is newer.
-TEST(KeptPrefixes, WhatWasNotUsedForLongestMakesRoom) {
+TEST(KeptBeginnings, WhatWasNotUsedForLongestMakesRoom) {
   const recipe::ModelConfig config = long_enough(small_models().front().config);
   model::Decoder decoder = filled_decoder(config, "fp32");
   model::DecoderState state = decoder.make_state();
