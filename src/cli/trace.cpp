@@ -35,12 +35,12 @@ struct TraceArguments {
   bool json = false, hang = false, stragglers = false, planned = false;
 };
 
-// The last of the shown steps as the planner has it for this machine, beside the ranks that ran it.
 struct PlannedBeside {
   std::vector<observe::RankTrace> ranks;
-  double step_s = 0;  // as `train` and `plan` tell it, with what is not drawn: start-up of passes, stragglers, the loop
+  double step_s = 0;  // all parts of the step, as `train` tells it at its end; not all of them are drawn
 };
 
+// The last of the shown steps as the planner has it for this machine, beside the ranks that ran it.
 PlannedBeside planned_beside(const std::filesystem::path& run, const std::vector<observe::RankTrace>& ranks) {
   const recipe::Recipe recipe = recipe::load((run / "recipe.toml").string(), {}).recipe;
   const plan::PlanLayout layout = plan::layout_of_recipe(recipe);
