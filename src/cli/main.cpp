@@ -55,6 +55,7 @@ int guarded(int count, char** arguments) {
 
 int main(int count, char** arguments) {
   longhaul::open_standard_streams();
+  longhaul::forbid_core_dumps();
   longhaul::let_waiting_threads_sleep(arguments);
   if (count > 0) longhaul::set_program_name(arguments[0]);
   return longhaul::cli::guarded(count, arguments);
