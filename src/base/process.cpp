@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -123,6 +126,15 @@ void open_standard_streams() {
     // The lowest free descriptor is this one: those before it are open by now. Without /dev/null nothing could be said either.
     if (::open("/dev/null", O_RDWR) != stream) ::_exit(static_cast<int>(ExitCode::kDisk));
   }
+}
+
+void forbid_core_dumps() {
+  const char* wanted = std::getenv("LONGHAUL_CORE_DUMPS");
+  if (wanted != nullptr && std::string_view(wanted) == "1") return;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_CORE, &limit) != 0) return;
+  limit.rlim_cur = 0;  // the hard limit stays: who debugs a child may raise it again
+  ::setrlimit(RLIMIT_CORE, &limit);
 }
 
 ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, double timeout_s) {

@@ -27,4 +27,8 @@ int status_code(int wait_status);  // what waitpid tells, as ProcessResult::stat
 // opens those of descriptors 0, 1 and 2 that are closed on /dev/null.
 void open_standard_streams();
 
+// A core dump holds weights and training data for everyone who can read the folder it falls into, and may fill a shared disk. This process and its
+// children write none, unless the environment says LONGHAUL_CORE_DUMPS=1.
+void forbid_core_dumps();
+
 }  // namespace longhaul

@@ -60,6 +60,7 @@ int guarded(int count, char** arguments) {
 int main(int count, char** arguments) {
   longhaul::open_standard_streams();
   longhaul::raise_open_files();
+  longhaul::forbid_core_dumps();
   longhaul::let_waiting_threads_sleep(arguments);
   // A rank of `launch` tells what to type as it was typed there.
   if (count > 0) longhaul::set_program_name(longhaul::control::variable(longhaul::control::kTypedAs).value_or(arguments[0]));

@@ -196,13 +196,13 @@ void BoardWriter::show_in(const std::filesystem::path& run_folder) const {
   std::filesystem::rename(unfinished, link);
 }
 
-RankPhase BoardWriter::enter(RankPhase phase, const std::source_location& at, int64_t micro_step) {
+RankPhase BoardWriter::enter(RankPhase phase, CallSite at, int64_t micro_step) {
   if (!on()) return RankPhase::kIdle;
   phases_of = state_.get();
   const std::lock_guard lock(state_->mutex);
   const auto before = static_cast<RankPhase>(state_->now.phase);
   char place[sizeof state_->now.phase_at];
-  const auto end = fmt::format_to_n(place, sizeof place, "{}:{}", within_the_house(at.file_name()), at.line()).out;
+  const auto end = fmt::format_to_n(place, sizeof place, "{}:{}", within_the_house(at.file), at.line).out;
   state_->now.phase_at = std::string_view(place, end);
   if (micro_step >= 0) state_->now.micro_step = micro_step;
   state_->enter(phase, monotonic_ns());

@@ -15,12 +15,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/background_work.h"
+#include "base/call_site.h"
 #include "observe/call_records.h"
 
 namespace longhaul::observe {
@@ -125,7 +125,7 @@ class BoardWriter {
   void show_in(const std::filesystem::path& run_folder) const;
 
   // Of the thread that computes. → the phase before. micro_step: that of the phase; −1: of none, it stays what it was.
-  RankPhase enter(RankPhase phase, const std::source_location& at = std::source_location::current(), int64_t micro_step = -1);
+  RankPhase enter(RankPhase phase, CallSite at = CallSite::here(), int64_t micro_step = -1);
   void step_started_from(int64_t step);  // the last that was done before, of a run that goes on
   struct Step {
     int64_t step = 0;

@@ -13,11 +13,11 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/call_site.h"
 #include "base/clock.h"
 #include "observe/rank_board.h"
 
@@ -120,7 +120,7 @@ class ComputesFor {
 class SpanScope {
  public:
   SpanScope(SpanRecorder& recorder, SpanKind kind, int64_t chunk = -1, int64_t micro_batch = -1,
-            const std::source_location& at = std::source_location::current())
+            CallSite at = CallSite::here())
       : recorder_(recorder.on() ? &recorder : nullptr), board_(recorder.board()) {
     if (recorder_ != nullptr) span_ = {.kind = kind, .begin_ns = monotonic_ns(), .chunk = chunk, .micro_batch = micro_batch};
     if (board_.on()) before_ = board_.enter(phase_of(kind), at, micro_batch);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,6 +116,24 @@ TEST(Process, DoesNotWaitForAGrandchildThatKeepsThePipesOpen) {
   EXPECT_EQ(result.output, "done\n");
   EXPECT_EQ(result.status, 0);
   EXPECT_LT(watch.seconds(), 10);
+}
+
+TEST(Process, NeitherItNorItsChildrenWriteCoreDumps) {
+  const auto soft_limit = [] { return run_process({"sh", "-c", "ulimit -S -c"}).output; };
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_CORE, &before), 0);
+  if (before.rlim_max == 0) GTEST_SKIP() << "core dumps are forbidden for good here";
+  rlimit allowed = before;
+  allowed.rlim_cur = before.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_CORE, &allowed), 0);
+
+  ASSERT_EQ(setenv("LONGHAUL_CORE_DUMPS", "1", 1), 0);
+  forbid_core_dumps();
+  EXPECT_NE(soft_limit(), "0\n");
+  ASSERT_EQ(unsetenv("LONGHAUL_CORE_DUMPS"), 0);
+  forbid_core_dumps();
+  EXPECT_EQ(soft_limit(), "0\n");
+  setrlimit(RLIMIT_CORE, &before);
 }
 
 }  // namespace

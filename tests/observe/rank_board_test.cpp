@@ -98,7 +98,7 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_TRUE(now.collective.group.empty());
 
   board.step_started_from(11);
-  EXPECT_EQ(board.enter(RankPhase::kForward, std::source_location::current(), 2), RankPhase::kStart);
+  EXPECT_EQ(board.enter(RankPhase::kForward, CallSite::here(), 2), RankPhase::kStart);
   const int line = __LINE__ - 1;
   now = reader->progress();
   EXPECT_EQ(now.step, 11);
