@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# scripts/check-names must accept a tree in which every name of an unnamed namespace is its folder's only one, and name each that two files have. Usage: check_names_test.sh SOURCE_ROOT
+set -euo pipefail
+source_root=$1
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failures=0
+
+plant_clean_tree() {
+  rm -rf "${tree:?}"/*
+  mkdir -p "$tree"/src/plan/inner "$tree/tests"
+  cat >"$tree/src/plan/first.cpp" <<'CODE'
+namespace longhaul {
+namespace {
+constexpr int kLimit = 3;
+struct Row {
+  int kOwn = 0;
+};
+double cost_of(const Row& row) { const int kInner = row.kOwn; return kInner; }
+}  // namespace
+int outside() { return kLimit; }
+}  // namespace longhaul
+CODE
+  cat >"$tree/src/plan/second.cpp" <<'CODE'
+namespace longhaul {
+namespace {
+constexpr int kOther = 3;
+double cost_of(int64_t bytes) { constexpr int kInner = 2; return kInner * bytes; }
+}  // namespace
+struct Row;
+}  // namespace longhaul
+CODE
+  cp "$tree/src/plan/first.cpp" "$tree/src/plan/inner/first.cpp"  # another folder
+}
+
+# expect NAME TEXT LINE: the clean tree with LINE in an unnamed namespace of a third file fails, and the report holds TEXT.
+expect() {
+  local name=$1 text=$2 line=$3 output
+  plant_clean_tree
+  printf 'namespace longhaul {\nnamespace {\n%s\n}  // namespace\n}  // namespace longhaul\n' "$line" >"$tree/src/plan/third.cpp"
+  if output=$("$source_root/scripts/check-names" "$tree" 2>&1); then
+    echo "FAILED $name: it was not noticed"
+  elif [[ $output != "src/plan: "*"$text"*"third.cpp"* ]]; then
+    echo "FAILED $name: expected src/plan and \"$text\", got: $output"
+  else
+    echo "ok     $name"
+    return 0
+  fi
+  failures=$((failures + 1))
+}
+
+plant_clean_tree
+if output=$("$source_root/scripts/check-names" "$tree" 2>&1) && [[ -z $output ]]; then
+  echo "ok     clean tree"
+else
+  echo "FAILED clean tree: $output"
+  failures=$((failures + 1))
+fi
+expect "constant" "kLimit" 'constexpr double kLimit = 0.5;'
+expect "type" "Row" 'class Row { public: int x = 0; };'
+expect "function" "cost_of(int64_t)" 'double cost_of(int64_t other_name) { return 0; }'
+expect "array" "kOther" 'constexpr int kOther[] = {1, 2};'
+((failures == 0))
