@@ -5,7 +5,7 @@
     python bench/peers/train.py --model hybrid-bench --batch 1 --sequence 8192 --dtype bf16 --tuned
 
 AdamW (fused), gradient clipping at 1, weights in fp32 under bf16 autocast: what such a user runs. --tuned tells glibc to keep and reuse
-memory in huge pages (specs/cpu-performance.md §2). Prints one JSON object with the field names of `longhaul bench train --json`.
+memory in huge pages (docs/sources/cpu-performance.md §2). Prints one JSON object with the field names of `longhaul bench train --json`.
 Needs: pip install torch==2.13.0 transformers
 """
 import argparse

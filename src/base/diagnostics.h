@@ -1,5 +1,5 @@
 // What a running process is doing, written on request (SIGUSR2) while it goes on: the stack of every thread and what it waits for in
-// the kernel, then the process's memory, status and I/O counters (specs: reliability.md §5.8, §5.11).
+// the kernel, then the process's memory, status and I/O counters (docs/sources/reliability.md §5.8, §5.11).
 //
 //   kill -USR2 PID           # docs/troubleshooting.md#it-hangs says how to read the result
 //

@@ -5,12 +5,12 @@
 namespace longhaul {
 namespace {
 
-constexpr const char* kNvml = "libnvidia-ml.so.1";
+constexpr const char* kNvmlFile = "libnvidia-ml.so.1";
 constexpr unsigned kOfTheChip = 0, kClockOfMultiprocessors = 1;  // NVML's numbers
 
 template <class Function>
 Function function(const char* name) {
-  return reinterpret_cast<Function>(find_symbol(kNvml, name));
+  return reinterpret_cast<Function>(find_symbol(kNvmlFile, name));
 }
 
 // NVML's handle of a GPU; null: there is none.

@@ -6,7 +6,7 @@
 //
 // From /proc/stat, /proc/meminfo, /proc/net/dev, statvfs and, of RDMA devices, /sys/class/infiniband/*/ports/*/{counters,hw_counters}, and what
 // drivers of interfaces count (ethtool).
-// Source: specs/reliability.md §7.2.
+// Source: docs/sources/reliability.md §7.2.
 #pragma once
 
 #include <cstdint>

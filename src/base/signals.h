@@ -1,4 +1,4 @@
-// Requests that arrive as signals (specs: reliability.md §5.11): SIGTERM, SIGXCPU, SIGHUP (a terminal that was closed; nohup's choice to
+// Requests that arrive as signals (docs/sources/reliability.md §5.11): SIGTERM, SIGXCPU, SIGHUP (a terminal that was closed; nohup's choice to
 // ignore it stands) and the first SIGINT, which says on standard error that it was heard, ask for save-and-stop, a second SIGINT ends at once; SIGUSR1 asks for a save; SIGUSR2 writes
 // diagnostics (base/diagnostics.h); SIGCONT, after a SIGSTOP, is told to the loop, since the world may have moved on meanwhile. SIGPIPE is ignored, and
 // SIGXFSZ, so that a file that grows too large is an error like a full disk. A process-wide service: installed once by

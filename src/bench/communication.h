@@ -1,5 +1,5 @@
 // Bytes that a rank sends for one layer, counted on ranks that are threads (comm::Traced), beside the formulas of the specifications: context parallelism
-// (long-context-parallelism.md A8) and experts (moe-parallel-folding.md §3.5). They must be equal, to the byte. And dry runs of published models on
+// (docs/sources/long-context-parallelism.md A8) and experts (docs/sources/moe-parallel-folding.md §3.5). They must be equal, to the byte. And dry runs of published models on
 // published numbers of ranks (train/dry_run.h).
 #pragma once
 

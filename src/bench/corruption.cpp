@@ -23,7 +23,7 @@
 namespace longhaul::bench {
 namespace {
 
-constexpr BitKind kKinds[] = {BitKind::kSign, BitKind::kExponent, BitKind::kMantissa};
+constexpr BitKind kBitKinds[] = {BitKind::kSign, BitKind::kExponent, BitKind::kMantissa};
 
 CorruptionRow::Rate& rate_of(CorruptionRow& row, BitKind kind) {
   return kind == BitKind::kSign ? row.sign : kind == BitKind::kExponent ? row.exponent : row.mantissa;
@@ -97,8 +97,8 @@ class Spoilt final : public train::Task {
 };
 
 // One rank's model, trained for a few steps.
-struct Trained {
-  Trained(comm::Communicator& world, const recipe::Recipe& recipe, const RandomTokensRequest& request, const std::filesystem::path& folder)
+struct DrilledRun {
+  DrilledRun(comm::Communicator& world, const recipe::Recipe& recipe, const RandomTokensRequest& request, const std::filesystem::path& folder)
       : ranks(world, {.mesh = {world.size(), {}}}),
         task(request, recipe.model, ranks),
         optimizer(optim::make_optimizer(recipe.optim, task.parameters(), task.precision())),
@@ -117,12 +117,12 @@ struct Trained {
 // On one of the ranks, drawn by chance, that all agree on.
 class Drill {
  public:
-  Drill(Trained& trained, const CorruptionRequest& request, Corruption& into, std::mutex& mutex)
+  Drill(DrilledRun& trained, const CorruptionRequest& request, Corruption& into, std::mutex& mutex)
       : trained_(trained), request_(request), into_(into), mutex_(mutex), dice_(static_cast<uint64_t>(request.seed)) {}
 
   // `before`: what is flipped on the rank that errs, or does it itself; `find`: the check, on all ranks.
   void run(CorruptionRow row, const std::function<Flip(BitKind)>& before, const std::function<std::optional<std::string>()>& find) {
-    for (const BitKind kind : kKinds) {
+    for (const BitKind kind : kBitKinds) {
       for (int64_t i = 0; i < request_.flips; ++i) {
         const int64_t errs = static_cast<int64_t>(dice_() % static_cast<uint64_t>(request_.ranks));
         const bool here = trained_.ranks.rank() == errs;
@@ -149,14 +149,14 @@ class Drill {
     rate.caught += caught ? 1 : 0;
     rate.named += caught && named ? 1 : 0;
   }
-  Trained& trained_;
+  DrilledRun& trained_;
   const CorruptionRequest& request_;
   Corruption& into_;
   std::mutex& mutex_;
   std::mt19937_64 dice_, own_dice_{7};
 };
 
-void drill_replicas(Trained& trained, Drill& drill) {
+void drill_replicas(DrilledRun& trained, Drill& drill) {
   const auto replicas = [&] { return trained.checks.replicas(); };
   std::vector<Tensor> values;
   for (const auto& parameter : trained.task.parameters().all()) values.push_back(parameter->own_value);
@@ -172,7 +172,7 @@ void drill_replicas(Trained& trained, Drill& drill) {
 }
 
 // What nobody has a copy of.
-void drill_states(Trained& trained, Drill& drill) {
+void drill_states(DrilledRun& trained, Drill& drill) {
   const auto states = [&] { return trained.checks.states(); };
   std::vector<Tensor> values;
   for (const auto& parameter : trained.task.parameters().all()) values.push_back(parameter->own_value);
@@ -198,7 +198,7 @@ void drill_states(Trained& trained, Drill& drill) {
 }
 
 // What a sum over the ranks gave one of them, of numbers of the size of gradients, none of them an exact zero.
-void drill_messages(Trained& trained, Drill& drill) {
+void drill_messages(DrilledRun& trained, Drill& drill) {
   const int64_t ranks = trained.ranks.world()->size();
   const Tensor own = normal({100'000}, stream_of(fmt::format("message of {}", trained.ranks.rank())), 1e-3);
   const Tensor sums = parallel::block_sums(own), sum = own.clone();
@@ -213,7 +213,7 @@ void drill_messages(Trained& trained, Drill& drill) {
 }
 
 // A block's output, behind the hash of that block: only what later blocks make of it can tell. Not the last, behind which nothing is.
-void drill_replay(Trained& trained, Drill& drill) {
+void drill_replay(DrilledRun& trained, Drill& drill) {
   trained.checks.replay(1);  // counts the blocks
   const int64_t blocks = trained.task.blocks;
   std::optional<BitKind> kind;
@@ -234,7 +234,7 @@ void drill_replay(Trained& trained, Drill& drill) {
 }
 
 // Of one rank's gradient before the sum: seen by the norm of all, when it is five times what it was, or not finite; then the step is done again.
-void drill_gradients(Trained& trained, Drill& drill) {
+void drill_gradients(DrilledRun& trained, Drill& drill) {
   std::vector<Tensor> gradients;
   trained.step(100, [&] {
     for (const auto& parameter : trained.task.parameters().all()) {
@@ -270,7 +270,7 @@ void drill_products(Drill& drill) {
   }
 }
 
-int64_t false_alarms(Trained& trained) {
+int64_t false_alarms(DrilledRun& trained) {
   int64_t found = 0;
   for (int64_t step = 1; step <= 10; ++step) {
     const parallel::CheckedSums sums;
@@ -290,7 +290,7 @@ std::vector<CorruptionCost> costs_of(const CorruptionRequest& request, const std
   const recipe::Recipe recipe = recipe::load_defaults({"model.preset=" + request.preset, "train.dtype=bf16"}).recipe;
   std::vector<CorruptionCost> costs{{"replicas"}, {"states"}, {"products"}, {"replay"}, {"memory"}, {"messages"}};
   comm::run_ranks(2, [&](comm::Communicator& world) {
-    Trained trained(world, recipe, {.batch = 8, .micro_batch = 2, .sequence = 256}, folder);
+    DrilledRun trained(world, recipe, {.batch = 8, .micro_batch = 2, .sequence = 256}, folder);
     std::vector<std::vector<double>> times(costs.size());
     std::vector<double> steps;
     const auto timed = [&](const auto& work) {
@@ -340,7 +340,7 @@ Corruption measure_corruption(const CorruptionRequest& request) {
   const recipe::Recipe recipe = small_recipe();
   const RandomTokensRequest tokens{.batch = request.ranks * 2, .micro_batch = 1, .sequence = 64};
   comm::run_ranks(request.ranks, [&](comm::Communicator& world) {
-    Trained trained(world, recipe, tokens, folder.path());
+    DrilledRun trained(world, recipe, tokens, folder.path());
     const int64_t alarms = false_alarms(trained);
     if (world.rank() == 0) measured.false_alarms = alarms;
     Drill drill(trained, request, measured, mutex);

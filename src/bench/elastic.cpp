@@ -20,8 +20,8 @@ namespace longhaul::bench {
 namespace {
 
 // One of the two on one rank.
-struct Trained {
-  Trained(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic)
+struct ElasticRun {
+  ElasticRun(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic)
       : ranks(world, {.mesh = {world.size(), {}}, .elastic = elastic}),
         task({request.batch, request.micro_batch, request.sequence, request.dtype}, recipe.model, ranks),
         optimizer(optim::make_optimizer(recipe.optim, task.parameters(), task.precision())) {}
@@ -33,37 +33,37 @@ struct Trained {
   int64_t most = 0;  // bytes beside it
 };
 
-void meet(comm::Communicator& world) { world.barrier({.name = "turn"}).wait(); }
+void wait_for_all(comm::Communicator& world) { world.barrier({.name = "turn"}).wait(); }
 
 int64_t bytes_in_use() { return memory_statistics().total.bytes; }
 
 // A step while the other one waits.
-void take_turn(Trained& trained, comm::Communicator& world, int64_t step) {
-  meet(world);
+void take_turn(ElasticRun& trained, comm::Communicator& world, int64_t step) {
+  wait_for_all(world);
   const int64_t before = bytes_in_use();
   if (world.rank() == 0) reset_memory_peaks();
-  meet(world);
+  wait_for_all(world);
   const Stopwatch watch;
   const train::StepResult result = train::run_step(trained.task, *trained.optimizer, trained.ranks, step, {.lr = 1e-4, .clip_norm = 1.0});
-  meet(world);
+  wait_for_all(world);
   if (step > 1) trained.milliseconds.push_back(watch.milliseconds());
   trained.numbers.insert(trained.numbers.end(), {result.loss, result.gradient_norm});
   if (world.rank() == 0) trained.most = std::max(trained.most, memory_statistics().total.peak - before);
-  meet(world);
+  wait_for_all(world);
 }
 
-std::unique_ptr<Trained> made(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic) {
-  meet(world);
+std::unique_ptr<ElasticRun> made(const ElasticRequest& request, const recipe::Recipe& recipe, comm::Communicator& world, bool elastic) {
+  wait_for_all(world);
   const int64_t before = bytes_in_use();
-  meet(world);
-  auto trained = std::make_unique<Trained>(request, recipe, world, elastic);
-  meet(world);
+  wait_for_all(world);
+  auto trained = std::make_unique<ElasticRun>(request, recipe, world, elastic);
+  wait_for_all(world);
   trained->held = bytes_in_use() - before;
-  meet(world);
+  wait_for_all(world);
   return trained;
 }
 
-ElasticSide side_of(Trained& trained) {
+ElasticSide side_of(ElasticRun& trained) {
   std::ranges::sort(trained.milliseconds);
   return {trained.milliseconds[trained.milliseconds.size() / 2], trained.held + trained.most};
 }
@@ -88,7 +88,7 @@ std::vector<ElasticRow> measure_elastic(const ElasticRequest& request) {
     comm::run_ranks(count, [&](comm::Communicator& world) {
       const auto usual = made(request, recipe, world, false), elastic = made(request, recipe, world, true);
       for (int64_t step = 1; step <= request.steps + 1; ++step) {
-        for (Trained* each : {usual.get(), elastic.get()}) {
+        for (ElasticRun* each : {usual.get(), elastic.get()}) {
           take_turn(*each, world, step);
           if (world.rank() == 0) progress.advance(1);
         }

@@ -39,8 +39,8 @@ struct Kind {
   std::string_view name, action;
   bool from_outside = false;
 };
-// Weights: how often each stands here. Crashes and kills are most of what happens (specs/reliability.md §2).
-constexpr std::array<Kind, 19> kKinds = {{{"killed", "kill"},
+// Weights: how often each stands here. Crashes and kills are most of what happens (docs/sources/reliability.md §2).
+constexpr std::array<Kind, 19> kFaultKinds = {{{"killed", "kill"},
                                           {"killed", "kill"},
                                           {"killed", "kill"},
                                           {"segfault", "segfault"},
@@ -63,11 +63,11 @@ constexpr std::array<std::string_view, 5> kPlacesOfAStep = {"step.data", "step.p
 constexpr std::array<std::string_view, 4> kPlacesOfACheckpoint = {"checkpoint.copied", "checkpoint.write", "checkpoint.before_rename",
                                                                   "checkpoint.after_rename"};
 
-const Kind& kind_of(const Drill& drill) { return *std::ranges::find(kKinds, drill.kind, &Kind::name); }
+const Kind& kind_of(const Drill& drill) { return *std::ranges::find(kFaultKinds, drill.kind, &Kind::name); }
 
 Drill draw_drill(const RandomStream& random, uint64_t index, int64_t ranks, int64_t step) {
   const auto below = [&](uint64_t which, size_t count) { return random.below(4 * index + which, static_cast<uint64_t>(count)); };
-  const Kind& kind = kKinds[below(0, kKinds.size())];
+  const Kind& kind = kFaultKinds[below(0, kFaultKinds.size())];
   Drill drill{.kind = std::string(kind.name), .step = step, .from_outside = kind.from_outside};
   drill.rank = static_cast<int64_t>(below(1, static_cast<size_t>(ranks)));
   if (kind.from_outside) return drill;
@@ -211,7 +211,7 @@ std::string seconds_text(const std::vector<double>& milliseconds) {
 
 std::vector<std::string> kinds_of_drills() {
   std::vector<std::string> names;
-  for (const Kind& kind : kKinds) {
+  for (const Kind& kind : kFaultKinds) {
     if (names.empty() || names.back() != kind.name) names.emplace_back(kind.name);
   }
   return names;
@@ -249,7 +249,7 @@ DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count, 
   const RandomStream random(seed, fmt::format("bench/faults/{}", run));
   DrillPlan plan;
   for (int64_t i = 0; i < count; ++i) {
-    // A second lack of memory ends a run as it should (reliability.md §5.3): another start would not come further.
+    // A second lack of memory ends a run as it should (docs/sources/reliability.md §5.3): another start would not come further.
     const auto known = [&](const Drill& drill) {
       const bool second = std::ranges::find(plan.drills, drill.kind, &Drill::kind) != plan.drills.end();
       return without.contains(drill.kind) || (drill.kind == "memory limit" && second);

@@ -1,6 +1,6 @@
 // linear_recurrence at the sizes of the training benchmarks: decay per head, per channel (exact) and per channel with a known bound (fast path), and
 // the latter two as gates made from logits inside (log_sigmoid; lower-bounded with tied keys); one document and packed ones, one thread and all. The peer is the chunked form as one writes it in LibTorch operators (batched products in bf16, autograd), with the block length
-// that is best for it; linear-attention.md §2.
+// that is best for it; docs/sources/linear-attention.md §2.
 #include <fmt/format.h>
 
 #include <algorithm>

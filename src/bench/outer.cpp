@@ -84,7 +84,7 @@ class Side {
   int64_t steps_ = 0;
 };
 
-void meet(comm::Communicator& world) { world.barrier({.name = "turn"}).wait(); }
+void meet_workers(comm::Communicator& world) { world.barrier({.name = "turn"}).wait(); }
 
 struct Turn {
   double seconds = 0, waited_s = 0;
@@ -93,22 +93,22 @@ struct Turn {
 // Rounds behind one that is not timed; what is on its way then ends before another side's turn.
 Turn rounds_of(Side& side, comm::Communicator& world, int64_t rounds) {
   side.round();
-  meet(world);
+  meet_workers(world);
   Turn turn;
   const Stopwatch watch;
   for (int64_t r = 0; r < rounds; ++r) turn.waited_s += side.round().waited_s;
-  meet(world);
+  meet_workers(world);
   turn.seconds = watch.seconds();
   side.loop().settle();
-  meet(world);
+  meet_workers(world);
   return turn;
 }
 
 Turn steps_of(Side& side, comm::Communicator& world, int64_t steps) {
-  meet(world);
+  meet_workers(world);
   const Stopwatch watch;
   for (int64_t s = 0; s < steps; ++s) side.step();
-  meet(world);
+  meet_workers(world);
   return {.seconds = watch.seconds()};
 }
 

@@ -1,4 +1,4 @@
-// What an outer loop keeps of a run's speed where links are slow (optim.outer = co2; specs: co2.md §12): workers that are threads, or processes, and share
+// What an outer loop keeps of a run's speed where links are slow (optim.outer = co2; docs/sources/co2.md §12): workers that are threads, or processes, and share
 // this machine's cores train a small model on random tokens, over links that pass so many bytes a second (comm::Delayed) and over free ones, by CO2 with
 // the τ that it picks on the slow links, and by synchronous AdamW. All are there at once and take turns, so that what else the machine does meets
 // all. A turn of CO2 is some rounds behind one that is not timed, so each of them waits for an exchange that began before it, as in a long run.

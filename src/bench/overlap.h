@@ -11,7 +11,7 @@
 //   tensor parallel   a channel mixer in N parts: the longer of computing and communication, and 1/N of the shorter (§3.3)
 //   context parallel  a recurrence whose states are gathered, forward and backward, in zig-zag: a delay that is shorter than half of the heads take to be
 //                     folded is exposed whole where all heads' states go at once, and not at all where they go in halves (cf. LASP-2, arXiv 2502.07563)
-//   expert pairs      forward and backward passes of two expert ranks in pairs (moe-parallel-folding.md §3.6 (b)): rows that go to experts and back are
+//   expert pairs      forward and backward passes of two expert ranks in pairs (docs/sources/moe-parallel-folding.md §3.6 (b)): rows that go to experts and back are
 //                     exposed where one pass runs behind the other, and hidden where they take turns
 //
 // All figures are of rank 0's fastest repetition (context parallel: of rank 1, whose pieces all wait for others), from a trace of its calls: it is idle

@@ -1,4 +1,4 @@
-// product_check: whether matrix products are right, to the bit, and how fast they are (specs: reliability.md §5.4, the checksum of products).
+// product_check: whether matrix products are right, to the bit, and how fast they are (docs/sources/reliability.md §5.4, the checksum of products).
 //
 // The operands are small whole numbers, so that every sum of products is a whole number below 2^24: exact in fp32 (and so in tf32, bf16 and fp16 with
 // fp32 sums) in any order of summation, and one right answer stands for processors and GPUs of every kind, where a table of checksums needs an

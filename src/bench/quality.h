@@ -1,4 +1,4 @@
-// How low runs come at equal tokens (`longhaul bench quality`; specs: optimizers.md §12, co2.md §12): a small hybrid of linear and softmax attention (1.3 M parameters,
+// How low runs come at equal tokens (`longhaul bench quality`; docs/sources/optimizers.md §12, docs/sources/co2.md §12): a small hybrid of linear and softmax attention (1.3 M parameters,
 // first-run's made smaller) trained on the texts of first-run, by one optimizer after the other, by workers under one outer loop after the other, with narrow
 // optimizer states. What is compared is bits per byte of all texts held out, behind the last step.
 //

@@ -1,4 +1,4 @@
-// What ranks leave of their state when their run is ended because another one failed (specs: reliability.md §5.5, source 1: a surviving replica's
+// What ranks leave of their state when their run is ended because another one failed (docs/sources/reliability.md §5.5, source 1: a surviving replica's
 // memory), in their node's memory tier beside its checkpoints, and what the next start puts together from it.
 //
 // Every survivor writes all that it holds of the last step that was whole (left_…), not only what it would write of a checkpoint: of replicas that have

@@ -1,5 +1,5 @@
 // Upcycling: a model with experts that begins as a trained dense one (Sparse Upcycling, arXiv 2212.05055; granular experts, 2410.07524;
-// moe-parallel-folding.md §6). With F the inner width of the dense channel mixers and f of one expert (model.intermediate), f divides F and G = F / f:
+// docs/sources/moe-parallel-folding.md §6). With F the inner width of the dense channel mixers and f of one expert (model.intermediate), f divides F and G = F / f:
 //
 //   G = 1   every expert is a copy of its layer's dense channel mixer
 //   G > 1   expert e is slice e mod G of it: channels [f · (e mod G), …) of gate, up and down. The G experts of one copy have one router row, so the k best

@@ -121,7 +121,7 @@ ExitCode explain(ConfigArguments arguments) {
   return ExitCode::kDone;
 }
 
-void add_explain(Command& group) {
+void add_config_explain(Command& group) {
   auto arguments = std::make_shared<ConfigArguments>();
   Command command = group.add("explain", "what an option means, its range, its value here and who set it",
                               {{"one option", "config explain optim.lr"},
@@ -144,7 +144,7 @@ void add_config(Command& program) {
   add_check(group);
   add_show_config(group);
   add_diff_config(group);
-  add_explain(group);
+  add_config_explain(group);
 }
 
 }  // namespace longhaul::cli

@@ -95,7 +95,7 @@ void write_planned_trace(const PlanArguments& a, const plan::PlanReport& report)
     print(fmt::format("{}: a step of {}; open it at https://ui.perfetto.dev or chrome://tracing\n", a.trace, best.layout.text()));
 }
 
-void add_explain(Command& plan) {
+void add_plan_explain(Command& plan) {
   auto arguments = std::make_shared<PlanArguments>();
   Command explain = plan.add("explain", "where time and memory of a plan go, and what the next change would gain",
                              {{"of the fastest layout", "plan explain recipes/gpt2-124m.toml --cluster h100 --gpus 64"},
@@ -172,7 +172,7 @@ void add_plan(Command& program) {
     }
     return report.found.best.empty() ? ExitCode::kCheckFailed : ExitCode::kDone;
   });
-  add_explain(plan);
+  add_plan_explain(plan);
   add_validate(plan);
   add_plan_scaling(plan);
 }

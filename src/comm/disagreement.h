@@ -3,7 +3,7 @@
 //   after a failure   the ranks' files calls-<rank>.json: "rank 3 never came to all_reduce 'loss' (call 812) of 'world/dp 0'", and who waits for whom
 //   of a dry run      (fake.h): the members of each group call the same, in the same order; sizes fit pairwise; every message has its other end
 //
-// Ranks may be left out: what is there is compared. Source: specs/reliability.md §5.8.
+// Ranks may be left out: what is there is compared. Source: docs/sources/reliability.md §5.8.
 #pragma once
 
 #include <string>

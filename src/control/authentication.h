@@ -5,7 +5,7 @@
 // operator, though all nodes have one secret. The keys of the two directions come from the exchange and the secret: what is said after that can be
 // read by nobody else, and a message that is changed, repeated, left out or moved ends the connection (AES-256-GCM, its number in it).
 //
-// Neither knows sockets: text in, text out. Source: specs/reliability.md §9.2.
+// Neither knows sockets: text in, text out. Source: docs/sources/reliability.md §9.2.
 #pragma once
 
 #include <cstdint>

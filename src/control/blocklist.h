@@ -1,4 +1,4 @@
-// Blocklist: hosts on which nothing is started, and until when (specs: reliability.md §5.5). An entry names the boot it was made in: a machine
+// Blocklist: hosts on which nothing is started, and until when (docs/sources/reliability.md §5.5). An entry names the boot it was made in: a machine
 // that was started anew since is not trusted, but may pass the self-check (self_check.h) and come back. A run's list is RUN/control/blocked.json.
 //
 //   Blocklist list = Blocklist::read(path);                    // no file: an empty one

@@ -1,6 +1,6 @@
 // Deadline: when to save because the engine will end the job (control/engine.h: Slurm's time limit, LONGHAUL_DEADLINE). It is asked between steps and
-// learns how long it is not asked at most, a save within a step included: the save must begin 1.5 times that and a minute before the end (specs:
-// reliability.md §5.11). Seconds since 1970.
+// learns how long it is not asked at most, a save within a step included: the save must begin 1.5 times that and a minute before the end (
+// docs/sources/reliability.md §5.11). Seconds since 1970.
 #pragma once
 
 #include <algorithm>

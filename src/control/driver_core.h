@@ -8,7 +8,7 @@
 // clock). A Tick when next_tick_s() has come at the latest, which is never more than a second away, moves deadlines; a core that was told nothing
 // for longer was held up, and takes nobody's silence of that time for an absence. Not thread-safe: one thread feeds it.
 // After a fault all ranks are ended at once and started with the next generation, from the newest step that verifies anywhere.
-// Source: specs/reliability.md §5.1-5.5; docs/design/control.md.
+// Source: docs/sources/reliability.md §5.1-5.5; docs/design/control.md.
 #pragma once
 
 #include <memory>

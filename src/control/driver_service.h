@@ -5,7 +5,7 @@
 //   DriverService service({.plan = …, .policy = …, .command = …, .run_folder = "runs/a", .local_nodes = 1, .slots = 4});
 //   const DriverResult result = service.run();
 //
-// One driver a run: RUN/control/driver.lock. Source: specs/reliability.md §5.1, §9.2; docs/design/control.md.
+// One driver a run: RUN/control/driver.lock. Source: docs/sources/reliability.md §5.1, §9.2; docs/design/control.md.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // Dual-phase replay: which of m · n machines miscalculates, found in two rounds of the real job on small groups of them (ByteRobust, arXiv 2509.16293
-// §5; specs: reliability.md §4.1). Machine i is in horizontal group i / m (n groups of m) and in vertical group i mod n; all horizontal groups
+// §5; docs/sources/reliability.md §4.1). Machine i is in horizontal group i / m (n groups of m) and in vertical group i mod n; all horizontal groups
 // replay some steps at the same time, then all vertical ones, with tensor and pipeline parallelism as in the run and fewer replicas. A group
 // that differs from the others holds the machine; where the two groups meet it stands. With m <= n they meet in one machine.
 // m: k times the machines of one replica; n: replicas / k.

@@ -1,6 +1,6 @@
 // EffectiveTime: how much of a run's time was of use: the time of steps that were done once and kept. Everything else is lost: starting, loading, steps
 // done again, waiting for a verdict. Steps of a generation count when a later one went on from them, or while it still runs. Also over the last
-// hour (ByteRobust's sliding figure; specs: reliability.md §3).
+// hour (ByteRobust's sliding figure; docs/sources/reliability.md §3).
 #pragma once
 
 #include <cstdint>

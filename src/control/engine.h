@@ -1,5 +1,5 @@
 // Engine: what started this job, and what can be asked of it: another machine for one that failed, to take a machine back, to queue the job again,
-// and until when it lasts (specs: reliability.md §6). Adapters speak the engines' own commands (scontrol, sinfo, kubectl), as whoever is logged in
+// and until when it lasts (docs/sources/reliability.md §6). Adapters speak the engines' own commands (scontrol, sinfo, kubectl), as whoever is logged in
 // there; in a pod they need a service account with the rights that deploy/kubernetes-rights.yaml gives.
 //
 //   const std::unique_ptr<Engine> engine = find_engine();

@@ -1,4 +1,4 @@
-// What can go wrong in a run and what is done about it: the table of specs/reliability.md §5.3. A Fault is what was seen of one rank or node;
+// What can go wrong in a run and what is done about it: the table of docs/sources/reliability.md §5.3. A Fault is what was seen of one rank or node;
 // classify() says its class and the action, from the fault and from what happened before. Pure functions.
 #pragma once
 
@@ -84,7 +84,7 @@ struct Fault {
   std::vector<int64_t> ranks;
 };
 
-// Whether it may only be the consequence of another rank's fault: such a one never outranks another (specs: §5.2).
+// Whether it may only be the consequence of another rank's fault: such a one never outranks another (docs/sources/reliability.md §5.2).
 bool is_victim(const Fault& fault);
 // Of those that were seen together. What is no victim, in the order in which it was seen; else the first rank to fail of those that say that they
 // failed by themselves, else the first of all.

@@ -1,5 +1,5 @@
 // Frames: how messages stand one behind the other in a stream of bytes. Length (u32, little-endian), CRC-32C of the payload (u32), payload.
-// A length is looked at before anything is stored: what claims more than the limit ends the stream. Source: specs/reliability.md §5.2.
+// A length is looked at before anything is stored: what claims more than the limit ends the stream. Source: docs/sources/reliability.md §5.2.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 //
 // Clocks of machines are never compared: what is old is told as an age in seconds by who saw it. Seconds are doubles, a NaN loss travels as the
 // text "nan". Everything that belongs to one start of the ranks carries its generation; who gets one that is older than its own passes it over.
-// Frames, their limits and who may say what: control/frame.h, control/authentication.h. Source: specs/reliability.md §5.2, §9.2.
+// Frames, their limits and who may say what: control/frame.h, control/authentication.h. Source: docs/sources/reliability.md §5.2, §9.2.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What only shows beside other nodes: another version or another result than the others have, a rate below theirs, a partner with whom nothing goes
-// well (specs: reliability.md §5.4). Each finding names the node that stands out; where two nodes differ and nobody else is there, both.
+// well (docs/sources/reliability.md §5.4). Each finding names the node that stands out; where two nodes differ and nobody else is there, both.
 #pragma once
 
 #include <string>

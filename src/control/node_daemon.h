@@ -3,7 +3,7 @@
 // and again, at the address it was given or, with a file for an address, wherever that file points by then. Ranks that stand meanwhile are
 // ended when their lease is over (control/lease.h). After `patience_s` without a driver, or when the run's folder is gone, it ends its ranks and itself.
 //
-// Should the daemon die, its ranks are killed by the kernel: nothing of an old generation goes on unseen. Source: specs/reliability.md §5.1.
+// Should the daemon die, its ranks are killed by the kernel: nothing of an old generation goes on unseen. Source: docs/sources/reliability.md §5.1.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // Placement: which rank this process is, of how many, and where rank 0 is, as the engine that started it says in the environment
-// (specs/reliability.md §6). In this order: torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), which `longhaul
+// (docs/sources/reliability.md §6). In this order: torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), which `longhaul
 // launch`, Ray Train, Kubeflow's Training Operator and deploy/jobset.yaml set too; Kubeflow's Trainer v2 (PET_NODE_RANK, PET_NNODES, …); Slurm's
 // of a step (SLURM_PROCID, SLURM_NTASKS, …); else this process is alone. Which engine that is, control/engine.h asks of it what it can do.
 #pragma once

@@ -1,5 +1,5 @@
 // What a driver is told at its start and never changes: the run (RunPlan) and how patient it is (Policy). Defaults are those of
-// specs/reliability.md §5.2 and §5.3. Seconds.
+// docs/sources/reliability.md §5.2 and §5.3. Seconds.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // What a rank's process inherits of its daemon's environment: what it needs to run (where files lie, languages, threads, devices, networks, the engine's
 // job), and nothing else: passwords and tokens of whoever typed the command are none of its business, and a core dump would hold them. More is
-// passed by name: `longhaul launch --env NAME[=VALUE]`. Source: specs/reliability.md §9.2.
+// passed by name: `longhaul launch --env NAME[=VALUE]`. Source: docs/sources/reliability.md §9.2.
 #pragma once
 
 #include <string>

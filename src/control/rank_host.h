@@ -5,7 +5,7 @@
 //   host.set_command(command);  host.start(message);  host.stop(message);  host.running();
 //
 // A rank is started when none of an earlier generation is left: a file that two would write has one writer. The folder's memory/ holds
-// checkpoints that outlive ranks; boards/ what they said last. Belongs to the loop's thread. Source: specs/reliability.md §5.1, §5.2.
+// checkpoints that outlive ranks; boards/ what they said last. Belongs to the loop's thread. Source: docs/sources/reliability.md §5.1, §5.2.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// SelfCheck: what is looked at before a machine takes part in a run, and when a run stands still and nobody knows why (specs: reliability.md §5.4;
-// megascale.md §5.3). Every check has a time limit, limits of what passes, and a result as data. Each runs in a process of its own, so that one that
+// SelfCheck: what is looked at before a machine takes part in a run, and when a run stands still and nobody knows why (docs/sources/reliability.md §5.4;
+// docs/sources/megascale.md §5.3). Every check has a time limit, limits of what passes, and a result as data. Each runs in a process of its own, so that one that
 // hangs or crashes is a result like any other. `longhaul diagnose` prints a report; the node daemon asks for one:
 //
 //   const SelfCheckReport report = run_self_check({.folder = run}, checks_in_children(program, {.folder = run}));

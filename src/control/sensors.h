@@ -11,7 +11,7 @@
 //   GpuSensor             nvidia-smi                                                device_missing, device_broken, device_degraded, throttled
 //   StorageSensor         the run's folder                                          storage
 //
-// Source: specs/reliability.md §5.3, §7.2.
+// Source: docs/sources/reliability.md §5.3, §7.2.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // A run in one process and virtual time: the driver's core as it is, and nodes, daemons, ranks, messages, checkpoints and faults that are played. A seed
 // says everything that happens, so that thousands of schedules are tried in minutes and one that went wrong is played again (in the manner of
-// FoundationDB's simulation; specs: reliability.md §8.2).
+// FoundationDB's simulation; docs/sources/reliability.md §8.2).
 //
 //   const SimulationResult result = simulate({.seed = 7});
 //   result.broken                      // invariants that did not hold, each with the time it was seen

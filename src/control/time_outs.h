@@ -1,5 +1,5 @@
 // ProgressTimeOuts: how long a rank may stand at one place before it hangs: a factor times the longest interval that has been seen in that phase, not
-// below a floor; from one generation to the next the longest is averaged with what was known before (nvidia-resiliency-ext's rule; specs: §4.3, §5.2).
+// below a floor; from one generation to the next the longest is averaged with what was known before (nvidia-resiliency-ext's rule; docs/sources/reliability.md §4.3, §5.2).
 // Phases that come seldom and take long (evaluation, checkpoint) have the limit of a first step until they have been seen; what stands between two
 // steps has the floor, however few of them there were.
 // Only intervals that ended count: a hang teaches nothing. Work of a rank's other threads (base/background_work.h) has its own times, and until one

@@ -1,5 +1,5 @@
 // The data position: what a checkpoint keeps so that a resumed run goes on with the sample the interrupted one would have taken
-// next (specs: reliability.md §5.7). The order is a pure function of these few values, so prefetched batches are not state.
+// next (docs/sources/reliability.md §5.7). The order is a pure function of these few values, so prefetched batches are not state.
 #pragma once
 
 #include <cstdint>

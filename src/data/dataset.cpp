@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-[[noreturn]] void refuse(const fs::path& path, std::string expected, std::string found) {
+[[noreturn]] void refuse_dataset(const fs::path& path, std::string expected, std::string found) {
   throw Error({.code = ExitCode::kData,
                .what = "unusable prepared dataset",
                .expected = std::move(expected),
@@ -88,11 +88,11 @@ void write_checked_json(const fs::path& path, json content) {
 json read_checked_json(const fs::path& path) {
   json content = json::parse(read_text(path, ExitCode::kData), nullptr, false);
   if (content.is_discarded() || !content.is_object() || !content.contains("checksum") || !content["checksum"].is_string()) {
-    refuse(path, "JSON with a checksum", "something else: the file is damaged");
+    refuse_dataset(path, "JSON with a checksum", "something else: the file is damaged");
   }
   const std::string written = content["checksum"];
   content.erase("checksum");
-  if (checksum_text(content) != written) refuse(path, "checksum " + written, checksum_text(content) + ": the file was changed");
+  if (checksum_text(content) != written) refuse_dataset(path, "checksum " + written, checksum_text(content) + ": the file was changed");
   return content;
 }
 
@@ -108,7 +108,7 @@ TokenDataset TokenDataset::open(const fs::path& folder, const std::vector<ShardE
     TokenShard shard = TokenShard::open(path, &identity);
     const ShardHeader& header = shard.header();
     if (header.blocks_checksum != entry.checksum || header.documents != entry.documents || header.tokens != entry.tokens) {
-      refuse(path, fmt::format("the shard with checksum {:016x}", entry.checksum),
+      refuse_dataset(path, fmt::format("the shard with checksum {:016x}", entry.checksum),
              fmt::format("{:016x}: another file", header.blocks_checksum));
     }
     dataset.first_document_.push_back(dataset.documents_);
@@ -175,8 +175,8 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
   prepared.folder = folder;
   std::vector<ShardEntry> train, held_out;
   try {
-    if (manifest.at("format") != "longhaul-token-dataset") refuse(path, "format longhaul-token-dataset", manifest.at("format").dump());
-    if (manifest.at("version") != kDatasetVersion) refuse(path, fmt::format("version {}", kDatasetVersion), manifest.at("version").dump());
+    if (manifest.at("format") != "longhaul-token-dataset") refuse_dataset(path, "format longhaul-token-dataset", manifest.at("format").dump());
+    if (manifest.at("version") != kDatasetVersion) refuse_dataset(path, fmt::format("version {}", kDatasetVersion), manifest.at("version").dump());
     prepared.source = manifest.at("source");
     prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"), manifest.at("vocabulary"), manifest.at("separator"),
                          manifest.value("begin", manifest.at("separator").get<int32_t>())};
@@ -187,15 +187,15 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
     train = shards_from_json(manifest.at("train"));
     held_out = shards_from_json(manifest.at("held_out"));
   } catch (const json::exception& problem) {
-    refuse(path, "a manifest with all its fields", problem.what());
+    refuse_dataset(path, "a manifest with all its fields", problem.what());
   } catch (const std::logic_error& problem) {  // a number that is none
-    refuse(path, "a manifest with all its fields", problem.what());
+    refuse_dataset(path, "a manifest with all its fields", problem.what());
   }
   if (expected != nullptr && prepared.identity.tokenizer_sha256 != expected->tokenizer_sha256) {
-    refuse(path, "tokens of the tokenizer with sha256 " + expected->tokenizer_sha256, prepared.identity.tokenizer_sha256);
+    refuse_dataset(path, "tokens of the tokenizer with sha256 " + expected->tokenizer_sha256, prepared.identity.tokenizer_sha256);
   }
   if (expected != nullptr && prepared.identity != *expected) {
-    refuse(path, "preparation " + expected->preparation, prepared.identity.preparation);
+    refuse_dataset(path, "preparation " + expected->preparation, prepared.identity.preparation);
   }
   prepared.train = TokenDataset::open(folder / "train", train, prepared.identity);
   prepared.held_out = TokenDataset::open(folder / "held-out", held_out, prepared.identity);

@@ -11,7 +11,7 @@
 namespace longhaul::data {
 namespace {
 
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kJsonChunkBytes = 1 << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 class LineReader {
@@ -147,7 +147,7 @@ void refuse_other_encodings(std::string_view head, const std::string& path) {
 
 void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink, const std::function<void()>& advance) {
   LineReader reader(options, sink);
-  std::vector<char> buffer(kChunkBytes);
+  std::vector<char> buffer(kJsonChunkBytes);
   bool inside_line = false;
   bool first = true;
   while (const size_t got = stream.read(buffer)) {

@@ -33,7 +33,7 @@ struct RawPackingHeader {  // as it lies in the file, little-endian
 };
 static_assert(sizeof(RawPackingHeader) == 136);
 
-struct Entry {      // where a piece of the row begins
+struct PackedPiece {      // where a piece of the row begins
   int64_t ordinal;  // in the shuffled order of documents
   int64_t start;    // input of that document
 };
@@ -51,7 +51,7 @@ fs::path file_of(const PackingKey& key, const fs::path& folder) {
   return folder / fmt::format("packing-{}-{}-{}-{}.index", key.dataset.substr(0, 16), key.sequence, key.epoch, key.seed);
 }
 
-[[noreturn]] void refuse(const fs::path& path, std::string expected, std::string found) {
+[[noreturn]] void refuse_index(const fs::path& path, std::string expected, std::string found) {
   throw Error({.code = ExitCode::kData,
                .what = "unusable packing index",
                .expected = std::move(expected),
@@ -73,7 +73,7 @@ void make(const TokenDataset& dataset, const PackingKey& key, const fs::path& pa
   RawPackingHeader raw{};
   file.write(std::as_bytes(std::span(&raw, 1)));
 
-  std::vector<Entry> table;
+  std::vector<PackedPiece> table;
   const auto flush = [&] {
     const auto bytes = std::as_bytes(std::span(table));
     raw.table_crc = crc32c(bytes, raw.table_crc);
@@ -126,19 +126,19 @@ PackingIndex PackingIndex::open(const fs::path& path, const PackingKey& key, int
   index.documents_ = documents;
   index.file_ = MappedFile::open(path, ExitCode::kData);
   RawPackingHeader raw;
-  if (index.file_.size() < static_cast<int64_t>(sizeof raw)) refuse(path, "a header", fmt::format("{} bytes", index.file_.size()));
+  if (index.file_.size() < static_cast<int64_t>(sizeof raw)) refuse_index(path, "a header", fmt::format("{} bytes", index.file_.size()));
   std::memcpy(&raw, index.file_.range(0, sizeof raw).data(), sizeof raw);
-  if (std::memcmp(raw.magic, kPackingMagic, sizeof kPackingMagic) != 0) refuse(path, "a file that begins with LHPACKED", "other bytes");
+  if (std::memcmp(raw.magic, kPackingMagic, sizeof kPackingMagic) != 0) refuse_index(path, "a file that begins with LHPACKED", "other bytes");
   if (raw.version != kPackingVersion)
-    refuse(path, fmt::format("format version {}", kPackingVersion), fmt::format("version {}", raw.version));
-  if (header_checksum(raw) != raw.checksum) refuse(path, "a header with the right checksum", "a damaged header");
+    refuse_index(path, fmt::format("format version {}", kPackingVersion), fmt::format("version {}", raw.version));
+  if (header_checksum(raw) != raw.checksum) refuse_index(path, "a header with the right checksum", "a damaged header");
   const bool same = std::string_view(raw.dataset, sizeof raw.dataset) == key.dataset && raw.sequence == key.sequence &&
                     raw.epoch == key.epoch && raw.seed == key.seed && raw.documents == documents;
-  if (!same) refuse(path, "the index of this dataset, sequence length, epoch and seed", "another one");
-  const int64_t size = static_cast<int64_t>(sizeof raw + static_cast<uint64_t>(raw.samples) * sizeof(Entry));
-  if (index.file_.size() != size) refuse(path, fmt::format("{} bytes", size), fmt::format("{} bytes", index.file_.size()));
+  if (!same) refuse_index(path, "the index of this dataset, sequence length, epoch and seed", "another one");
+  const int64_t size = static_cast<int64_t>(sizeof raw + static_cast<uint64_t>(raw.samples) * sizeof(PackedPiece));
+  if (index.file_.size() != size) refuse_index(path, fmt::format("{} bytes", size), fmt::format("{} bytes", index.file_.size()));
   if (crc32c(index.file_.range(sizeof raw, size - static_cast<int64_t>(sizeof raw))) != raw.table_crc) {
-    refuse(path, "a table with the right checksum", "a damaged table");
+    refuse_index(path, "a table with the right checksum", "a damaged table");
   }
   index.samples_ = raw.samples;
   return index;
@@ -165,7 +165,7 @@ PackingIndex PackingIndex::open_or_make(const TokenDataset& dataset, int64_t seq
 std::vector<DocumentSpan> PackingIndex::sample(const TokenDataset& dataset, int64_t index) const {
   LONGHAUL_ASSERT(index >= 0 && index < samples_, "sample {} of {}", index, samples_);
   const uint64_t piece = permutation_at(sample_order_, static_cast<uint64_t>(samples_), static_cast<uint64_t>(index));
-  Entry entry;
+  PackedPiece entry;
   std::memcpy(&entry, file_.range(static_cast<int64_t>(sizeof(RawPackingHeader) + piece * sizeof entry), sizeof entry).data(),
               sizeof entry);
   std::vector<DocumentSpan> spans;

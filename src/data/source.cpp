@@ -22,7 +22,7 @@ namespace longhaul::data {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kTextChunkBytes = 1 << 20;
 
 struct JsonRowsWithoutField {
   fs::path path;
@@ -147,7 +147,7 @@ void read_table_file(const SourceFile& file, size_t index, const SourceOptions& 
 
 void read_text_file(ByteStream& stream, const DocumentInfo& document, bool keep_binary, DocumentSink& sink,
                     const std::function<void()>& advance) {
-  std::vector<char> buffer(kChunkBytes);
+  std::vector<char> buffer(kTextChunkBytes);
   size_t filled = 0;
   while (filled < kTextCheckBytes) {
     const size_t got = stream.read(std::span(buffer).subspan(filled));

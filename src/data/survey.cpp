@@ -25,7 +25,7 @@ struct Digest {
   auto operator<=>(const Digest&) const = default;
 };
 
-struct Entry {  // a document that is not empty
+struct SurveyedDocument {  // a document that is not empty
   Digest digest;
   int64_t bytes = 0;
   int64_t line = 0;
@@ -56,7 +56,7 @@ class CutFinder final : public DocumentSink {
   bool after_newline_ = false;
 };
 
-int64_t cut_of(const Source& source, const Entry& entry, int64_t percent) {
+int64_t cut_of(const Source& source, const SurveyedDocument& entry, int64_t percent) {
   const int64_t held_out = std::max(entry.bytes / 100 * percent, std::min(kLeastHeldOutBytes, entry.bytes / 10));
   const int64_t target = entry.bytes - held_out;
   CutFinder finder(entry.line, std::max<int64_t>(0, target - held_out), target);
@@ -138,7 +138,7 @@ class Surveyor final : public DocumentSink {
               [&](size_t a, size_t b) { return std::pair(entries_[a].digest, a) < std::pair(entries_[b].digest, b); });
     is_copy_.assign(entries_.size(), false);
     for (size_t first = 0, i = 1; i < order_.size(); ++i) {
-      const Entry &original = entries_[order_[first]], &entry = entries_[order_[i]];
+      const SurveyedDocument &original = entries_[order_[first]], &entry = entries_[order_[i]];
       if (entry.digest != original.digest) {
         first = i;
       } else {
@@ -155,7 +155,7 @@ class Surveyor final : public DocumentSink {
     if (!shares()) return;
     struct Kept {
       int64_t documents = 0, bytes = 0, held_out = 0;  // different ones
-      const Entry* last = nullptr;
+      const SurveyedDocument* last = nullptr;
     };
     std::vector<Kept> kept(sources_.size());
     const auto each_kept = [&](const auto& body) {
@@ -167,12 +167,12 @@ class Surveyor final : public DocumentSink {
         body(of, entries_[i]);
       }
     };
-    each_kept([&](Kept& of, const Entry& entry) {
+    each_kept([&](Kept& of, const SurveyedDocument& entry) {
       ++of.documents;
       of.bytes += entry.bytes;
       of.held_out += held_out_by_hash(entry.digest) ? 1 : 0;
     });
-    each_kept([&](Kept& of, const Entry& entry) {  // ascending digests: the first that fits has the smallest hash
+    each_kept([&](Kept& of, const SurveyedDocument& entry) {  // ascending digests: the first that fits has the smallest hash
       if (of.documents == 1) {
         const bool divisible = entry.bytes >= kShortestCutBytes;
         cuts_[entry.digest] = divisible ? cut_of(sources_[entry.source], entry, options_.held_out_percent) : entry.bytes;
@@ -185,7 +185,7 @@ class Surveyor final : public DocumentSink {
 
   void fill() {
     for (size_t i = 0; i < entries_.size(); ++i) {
-      const Entry& entry = entries_[i];
+      const SurveyedDocument& entry = entries_[i];
       Survey::OfSource& into = survey_.sources_[entry.source];
       const Survey::Place place{entry.file, entry.line};
       if (is_copy_[i]) {
@@ -206,9 +206,9 @@ class Surveyor final : public DocumentSink {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
   bool needs_texts_ = false;
   size_t source_ = 0;
-  Entry entry_;
+  SurveyedDocument entry_;
   int64_t bad_lines_ = 0;
-  std::vector<Entry> entries_;  // in the order of reading
+  std::vector<SurveyedDocument> entries_;  // in the order of reading
   std::vector<size_t> order_;
   std::vector<bool> is_copy_;
   std::set<Digest> also_held_out_;

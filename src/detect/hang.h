@@ -11,7 +11,7 @@
 //   deadlock     all who are missing wait for others, in a circle
 //   computing    nobody waits for anybody: whoever has not moved for longest
 //
-// Source: specs/reliability.md §5.8 (a)–(d) and the walk over groups; megascale.md §5 (three-dimensional localisation).
+// Source: docs/sources/reliability.md §5.8 (a)–(d) and the walk over groups; docs/sources/megascale.md §5 (three-dimensional localisation).
 #pragma once
 
 #include <filesystem>

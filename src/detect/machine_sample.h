@@ -1,6 +1,6 @@
 // One second of one machine: those of the metrics (metrics.h) that the machine's own counters tell, the others NaN. A bare Linux machine has CPU,
 // memory, disk and TCP; RDMA devices of sysfs add their bytes, ECN and CNP; drivers of interfaces their pause frames; NVML adds how busy, full, hot and
-// fast GPUs are; NVML, or RAPL where there is no GPU, adds power (specs/reliability.md §7.2).
+// fast GPUs are; NVML, or RAPL where there is no GPU, adds power (docs/sources/reliability.md §7.2).
 //
 //   MachineSampler sampler;
 //   sampler.next();                                             // the first look at the counters: no rates yet

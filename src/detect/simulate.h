@@ -1,7 +1,7 @@
 // Metrics of a training cluster, simulated, with or without a faulty machine: for measuring detectors where no production data may be shown. All
 // machines follow one step of training (level and a sinusoid of the step's period) with sensor noise, offsets, jitters, missing samples and
 // checkpoints; a fault then moves some metrics of one machine and slows all. A case is a pure function of its specification and seed. Magnitudes are
-// choices (specs: reliability.md §8.3), made from descriptions of faults, not from what any detector finds.
+// choices (docs/sources/reliability.md §8.3), made from descriptions of faults, not from what any detector finds.
 #pragma once
 
 #include <cstdint>

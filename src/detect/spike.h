@@ -1,4 +1,4 @@
-// Loss spikes (reliability.md §5.10): whether a step's loss and gradient norm are what the steps before let expect. A loss is a spike above the least of
+// Loss spikes (docs/sources/reliability.md §5.10): whether a step's loss and gradient norm are what the steps before let expect. A loss is a spike above the least of
 //
 //   its median over the last 128 steps + 6 robust standard deviations · 5 times that median (ByteRobust) · 10 times the largest of the run's first
 //   100 steps (Megatron-LM), and more than a twentieth of that largest one above the median: losses near 0 scatter by multiples

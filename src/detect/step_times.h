@@ -1,4 +1,4 @@
-// StepTimes: what a straggler is told from (reliability.md §5.9): of each step and rank how long it computed, waited for data and stood still for
+// StepTimes: what a straggler is told from (docs/sources/reliability.md §5.9): of each step and rank how long it computed, waited for data and stood still for
 // others, and how much work it had; and of each collective call how long each member was in it, from its entering to its end, by its own clock. Clocks
 // need not agree. Seconds; NaN: not known. Filled from a trace here, from the boards of ranks by whoever reads them.
 #pragma once

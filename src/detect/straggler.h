@@ -1,4 +1,4 @@
-// Stragglers (reliability.md §5.9): which ranks are slow by themselves, while synchronous steps make all look the same.
+// Stragglers (docs/sources/reliability.md §5.9): which ranks are slow by themselves, while synchronous steps make all look the same.
 //
 //   slow     computes longer than its peers at equal work (work_fit.h), by more than they differ among each other, in most steps
 //   work     is waited for because it has more to do: nothing is wrong with its machine; micro-batches want to be dealt out anew

@@ -31,7 +31,7 @@ Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridR
 Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::vector<std::string>& kinds,
                 const std::function<void()>& progress = {}, const EvaluationShare& share = {});  // rows: kinds; columns: lengths
 
-// The weighted score of 2406.16690 (linear-attention.md §6): entries count the more the longer and the deeper, by powers of alpha, and a length
+// The weighted score of 2406.16690 (docs/sources/linear-attention.md §6): entries count the more the longer and the deeper, by powers of alpha, and a length
 // counts 2^((1 − n)/2) of it, where n is the number of runs of equal outcomes (a half or more of the answers found, or not) over its depths.
 // The study does not publish its alpha.
 double weighted_score(const Grid& grid, double alpha);

@@ -1,4 +1,4 @@
-// PrefixCache: the beginnings of prompts that were read, so that a prompt that begins like an earlier one goes on from there (minimax-01.md §10).
+// PrefixCache: the beginnings of prompts that were read, so that a prompt that begins like an earlier one goes on from there (docs/sources/minimax-01.md §10).
 // A beginning is a multiple of kTokens tokens; what is kept of it is a sequence of the decoder's state: a copy of its recurrences, and its pages of
 // keys and values, which are shared and never copied.
 //

@@ -68,7 +68,7 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
-// Norms, routers and bounds of gates: in the precision of sums whatever the working precision is (minimax-01.md §2.5, §12).
+// Norms, routers and bounds of gates: in the precision of sums whatever the working precision is (docs/sources/minimax-01.md §2.5, §12).
 bool kept_wide(const ParameterSpec& spec);
 
 std::vector<ParameterSpec> parameters(const recipe::ModelConfig& config);

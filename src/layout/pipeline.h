@@ -6,7 +6,7 @@
 //   zbv                  two: stage r, and from the end stage 2p − 1 − r: a V, both ends on rank 0
 //   dualpipe             two of p stages: r and p − 1 − r, so each stage lies on two ranks; half of the micro-batches enter at each end
 //
-// Pure integers. Sources: megascale.md §10.
+// Pure integers. Sources: docs/sources/megascale.md §10.
 #pragma once
 
 #include <cstdint>

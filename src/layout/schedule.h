@@ -1,6 +1,6 @@
 // Schedule: what the ranks of a pipeline do, as data: a list of actions a rank, which the executor walks (parallel/pipeline.h), simulate() times
 // and flaw_of() proves (schedule_check.h). Sources: GPipe arXiv 1811.06965, 1F1B and interleaved arXiv 2104.04473, zero-bubble arXiv 2401.10241,
-// ZBV arXiv 2405.15362, DualPipe arXiv 2412.19437; orders as in megascale.md §10.
+// ZBV arXiv 2405.15362, DualPipe arXiv 2412.19437; orders as in docs/sources/megascale.md §10.
 //
 // The generators give passes; with_transfers() puts sends and receives between them, by three rules: the receive of what a pass needs starts
 // before the pass in front of it (so it is under way while that one computes), and ends right before the pass itself; a send starts right behind

@@ -148,7 +148,7 @@ Passes zero_bubble_v(int64_t rank, int64_t ranks, int64_t micro_batches) {
   return write.passes;
 }
 
-// The eight phases of megascale.md §10.3. `near`: the chunk whose micro-batches enter at this half of the ranks; `far`: the other one.
+// The eight phases of docs/sources/megascale.md §10.3. `near`: the chunk whose micro-batches enter at this half of the ranks; `far`: the other one.
 Passes dual_pipe(int64_t rank, int64_t ranks, int64_t micro_batches) {
   const int64_t half = ranks / 2, from_end = std::min(rank, ranks - 1 - rank), to_middle = half - from_end - 1, n = micro_batches / 2;
   const int64_t near = rank < half ? 0 : 1, far = 1 - near;

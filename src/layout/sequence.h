@@ -2,7 +2,7 @@
 // documents lie end to end, each with its own positions. Labels are shifted and positions counted on the whole row,
 // before a context-parallel split moves tokens to ranks; the split is one permutation applied to everything of
 // [tokens]. Zig-zag: the row is cut into 2·ranks chunks and rank r owns chunks r and 2·ranks-1-r, so causal attention
-// costs every rank the same; it is global over the packed row, never per document (specs: long-context-parallelism
+// costs every rank the same; it is global over the packed row, never per document (docs/sources/long-context-parallelism.md
 // A5-A7). Plain data, pure functions.
 #pragma once
 

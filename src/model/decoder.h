@@ -2,9 +2,9 @@
 // (DeepNorm) or parallel wiring, final norm, head. A model family is a preset and a name map, never another decoder.
 //
 //   pre:   x ← αx + β Mixer(Norm(x));         x ← αx + β Channel(Norm(x))                 (α and β are 1 unless a recipe says otherwise)
-//   post:  h = Norm(x); x ← αh + β Mixer(h);  g = Norm(x); x ← αg + β Channel(g)          (minimax-01.md §2.1)
+//   post:  h = Norm(x); x ← αh + β Mixer(h);  g = Norm(x); x ← αg + β Channel(g)          (docs/sources/minimax-01.md §2.1)
 // α and β may be each kind of mixer's own.
-//   parallel:  h = Norm(x); x ← x + Mixer(h) + Channel(h), gathered and summed over tensor ranks once (megascale.md §2.1, §3.3)
+//   parallel:  h = Norm(x); x ← x + Mixer(h) + Channel(h), gathered and summed over tensor ranks once (docs/sources/megascale.md §2.1, §3.3)
 #pragma once
 
 #include <memory>

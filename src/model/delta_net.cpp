@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLengthEps = 1e-6;  // inside the root of a length, as in the public codes
 
-Parameter& added(ParameterSet& parameters, const std::string& name) { return parameters.add_stacked(name, {name}); }
+Parameter& added_parameter(ParameterSet& parameters, const std::string& name) { return parameters.add_stacked(name, {name}); }
 
 // With the heads that this rank has: of keys one at least, which it may have in common with others.
 recipe::DeltaRuleSizes own_sizes(recipe::DeltaRuleSizes sizes, int64_t heads) {
@@ -31,9 +31,9 @@ DeltaHeads::DeltaHeads(const recipe::DeltaRuleSizes& sizes, int64_t own_heads, d
       most_(negative_eigenvalues ? 2 : 1),
       convolution_(parameters.add_runs(name + ".convolution.weight",
                                        {name + ".query_convolution.weight", name + ".key_convolution.weight", name + ".value_convolution.weight"})),
-      rate_(decays ? &added(parameters, name + ".rate.weight") : nullptr),
-      step_(decays ? &added(parameters, name + ".step.weight") : nullptr),
-      norm_(added(parameters, name + ".norm.weight")) {}
+      rate_(decays ? &added_parameter(parameters, name + ".rate.weight") : nullptr),
+      step_(decays ? &added_parameter(parameters, name + ".step.weight") : nullptr),
+      norm_(added_parameter(parameters, name + ".norm.weight")) {}
 
 Tensor DeltaHeads::forward(Context& context, const Made& made, const Tensor& gate, const layout::SequenceView& view,
                            const MixerRows* state) const {

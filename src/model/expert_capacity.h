@@ -1,12 +1,12 @@
-// Which of a router's choices an expert has room for (moe-parallel-folding.md §4.3). What a dropped choice would have given is missing: the other
-// weights stay as they are (minimax-01.md §2.5). Of more choices than an expert has room for, those with the smallest weights are dropped, or the last ones.
+// Which of a router's choices an expert has room for (docs/sources/moe-parallel-folding.md §4.3). What a dropped choice would have given is missing: the other
+// weights stay as they are (docs/sources/minimax-01.md §2.5). Of more choices than an expert has room for, those with the smallest weights are dropped, or the last ones.
 // Rooms, with T tokens, k choices and E experts (model.capacity_…):
 //
 //   of a sequence   C = ⌈factor · k · T / E⌉, decided by all ranks that share the sequence together: full-sequence dropping
 //   of its parts    the same with T the tokens of a part, of which a sequence has several: sub-sequence dropping. Where no part is cut by ranks, each decides
 //                   by itself
 //   of the batch    C of all sequences of the step. When their choices n_s are more, sequence s may keep ⌊C n_s / Σ n⌋ of them and the first sequences with more
-//                   one further each, until C are kept: the global router of minimax-01.md §2.5, of which ranks learn numbers alone
+//                   one further each, until C are kept: the global router of docs/sources/minimax-01.md §2.5, of which ranks learn numbers alone
 //   lent            each sequence has C of its own, and what it does not fill is dealt out, as above, among those with more than C: §2.5's other router, which
 //                   sends what overflows to where there is room. As many are kept as of the batch, min(Σ n, Σ C); no sequence loses what it had room for
 //

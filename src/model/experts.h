@@ -1,4 +1,4 @@
-// Mixture of experts (minimax-01.md §2.5): an fp32 router chooses k experts a token; their weights are the softmax over all experts,
+// Mixture of experts (docs/sources/minimax-01.md §2.5): an fp32 router chooses k experts a token; their weights are the softmax over all experts,
 // renormalised over the chosen ones, or what model.router_… says. Shared experts, one dense mixer of all their widths, are added for every token,
 // times σ(w · token) where there is such a w (Qwen2-MoE, DeepSeekMoE arXiv 2401.06066). With a capacity an expert drops what it has no room for, in training
 // (expert_capacity.h); a bias may steer the choice (router_bias.h). Auxiliary losses, each a sum over tokens as the main loss is, of the
@@ -8,7 +8,7 @@
 //            constant), p_te = router probability; or in another published form (router_balance.h)
 //   of the batch: f of all tokens of the step (arXiv 2501.11873): at
 //            once, or of the micro-batches so far: that of the m-th takes f of the choices of the first m on all replicas, begun anew in every step, as there
-//            and in Megatron-LM's global form (moe-parallel-folding.md §4.1)
+//            and in Megatron-LM's global form (docs/sources/moe-parallel-folding.md §4.1)
 //   z:       Σ_t c_z · logsumexp(router logits of t)²                                                       (ST-MoE, arXiv 2202.08906)
 //
 // A sequence is a row of the batch (layout/sequence.h), whatever documents are packed into it: balance is asked of every sequence by

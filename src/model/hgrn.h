@@ -1,4 +1,4 @@
-// HGRN (arXiv 2311.04823; linear-attention.md §5.1): every channel a recurrence of its own, of complex numbers that turn by a fixed angle a token and
+// HGRN (arXiv 2311.04823; docs/sources/linear-attention.md §5.1): every channel a recurrence of its own, of complex numbers that turn by a fixed angle a token and
 // are kept by a gate that the layer's depth bounds from below:
 //
 //   c = silu(h Wc)    λ = γ_l + (1 − γ_l) σ(h Wf)    g = silu(h Wg)

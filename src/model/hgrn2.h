@@ -1,4 +1,4 @@
-// HGRN2 (arXiv 2404.07904; linear-attention.md §5.2): gated linear recurrence, keys tied to the forget gate, which is bounded from below by
+// HGRN2 (arXiv 2404.07904; docs/sources/linear-attention.md §5.2): gated linear recurrence, keys tied to the forget gate, which is bounded from below by
 // what the layer's depth allows it to forget:
 //
 //   q = silu(h Wq)    λ = γ_l + (1 − γ_l) ⊙ σ(h Wf)    v = h Wv

@@ -1,4 +1,4 @@
-// LCSM (arXiv 2405.17383; linear-attention.md §7): a memory m of `state` rows and d channels, whose every entry oscillates by itself:
+// LCSM (arXiv 2405.17383; docs/sources/linear-attention.md §7): a memory m of `state` rows and d channels, whose every entry oscillates by itself:
 //
 //   m_t[k, c] = o_t[k, c] m_{t−1}[k, c] + e_t[k, (c)] i_t[c]        y_t[c] = Σ_k s_t[k, (c)] m_t[k, c]        out = LayerNorm(y) Wout
 //

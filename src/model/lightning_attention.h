@@ -1,4 +1,4 @@
-// Lightning attention as in MiniMax-01 (minimax-01.md §2.2, arXiv 2501.08313, 2401.04658):
+// Lightning attention as in MiniMax-01 (docs/sources/minimax-01.md §2.2, arXiv 2501.08313, 2401.04658):
 //
 //   q, k, v = silu(h Wqkv)      S_t = e^{−s} S_{t−1} + k_tᵀ v_t      o_t = q_t S_t
 //   out = (sigmoid(h Wgate) ⊙ RMSNorm(concat_heads(o))) Wout
@@ -33,7 +33,7 @@ class LightningAttention final : public SequenceMixer {
   Linear qkv_, gate_, output_;
   int64_t heads_;  // of this rank
   Parameter& norm_;
-  Tensor log_decay_h_;  // −s, never in a low precision: bf16 would round slow heads' decay to 1 (minimax-01.md §12)
+  Tensor log_decay_h_;  // −s, never in a low precision: bf16 would round slow heads' decay to 1 (docs/sources/minimax-01.md §12)
 };
 
 }  // namespace longhaul::model

@@ -1,4 +1,4 @@
-// A softmax branch and a linear one beside each other (SpikingBrain-76B, arXiv 2509.05276 §2; spikingbrain.md §2.2), both of the layer's normed input h:
+// A softmax branch and a linear one beside each other (SpikingBrain-76B, arXiv 2509.05276 §2; docs/sources/spikingbrain.md §2.2), both of the layer's normed input h:
 //
 //   out = w₁ RMSNorm(softmax(h)) + w₂ RMSNorm(linear(h))        w 1, or learned; the norms may be left out (recipe/mixers/mixture.h)
 //

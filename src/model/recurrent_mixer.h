@@ -1,4 +1,4 @@
-// The mixers that are choices of q, k, v and decay of one recurrence (linear-attention.md §1): TransNormerLLM, RetNet, GLA, cosFormer, cosFormer2,
+// The mixers that are choices of q, k, v and decay of one recurrence (docs/sources/linear-attention.md §1): TransNormerLLM, RetNet, GLA, cosFormer, cosFormer2,
 // LightNet, MetaLA. What each chooses its plan says (recipe/mixers/recurrent.h); the way is the same:
 //
 //   x = conv(h)                                                     where there is a short convolution

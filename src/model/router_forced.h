@@ -1,4 +1,4 @@
-// Choices whatever the scores are, for benchmarks (the force-balanced logits and the shared biased logits of moe-parallel-folding.md §4.2): what
+// Choices whatever the scores are, for benchmarks (the force-balanced logits and the shared biased logits of docs/sources/moe-parallel-folding.md §4.2): what
 // RouterOptions::judged is to give for logits [own tokens, experts], fp64. The same in every layout of ranks and micro-batches, and when a layer is run again.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Jitter of a router's input in training: every channel is multiplied by a random number from [1 − jitter, 1 + jitter) (Switch Transformers, arXiv 2101.03961 §2.2;
-// moe-parallel-folding.md §4: x · U(1 − ε, 1 + ε)). The number of a channel follows from seed, step, router, the sequence's number in the step and the
+// docs/sources/moe-parallel-folding.md §4: x · U(1 − ε, 1 + ε)). The number of a channel follows from seed, step, router, the sequence's number in the step and the
 // token's in the sequence, and nothing else: a layer that is run again, a run that goes on, and every layout of ranks and micro-batches have the same ones.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A router's choice by quantiles (moe-parallel-folding.md §4.2, Megatron-LM's quantile balancing): the k experts with the largest logit_te + b_e, in training and
+// A router's choice by quantiles (docs/sources/moe-parallel-folding.md §4.2, Megatron-LM's quantile balancing): the k experts with the largest logit_te + b_e, in training and
 // behind it. −b_e is a threshold that follows what would have given every expert its share of the tokens: of a sequence with T tokens, E experts and logits x,
 //
 //   α_t = the (k+1)-th largest of x_te + b_e over the experts        θ_e = the (⌊T k / E⌋ + 1)-th largest of x_te − α_t over the tokens

@@ -1,5 +1,5 @@
 // Routes: which experts the routers of a model sent the tokens of a pass to. Recorded in one pass, they are replayed in another: so reinforcement
-// learning judges a text with the experts that wrote it, where a router that has moved, or rounds otherwise, would take others (moe-parallel-folding.md §4.2;
+// learning judges a text with the experts that wrote it, where a router that has moved, or rounds otherwise, would take others (docs/sources/moe-parallel-folding.md §4.2;
 // Megatron-LM's router replay; arXiv 2510.11370).
 //
 //   context.recorded_routes = std::make_shared<Routes>();        // filled by the pass

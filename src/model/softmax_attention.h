@@ -1,4 +1,4 @@
-// Causal softmax attention with grouped key heads (minimax-01.md §2.4): scale 1/√head_dim, partial rotary positions, a window of keys where
+// Causal softmax attention with grouped key heads (docs/sources/minimax-01.md §2.4): scale 1/√head_dim, partial rotary positions, a window of keys where
 // the layer has one (arXiv 2004.05150), and, where the model says so, RMS norms of each query and key head before they are rotated
 // (arXiv 2505.09388), whose weights [head_dim] all heads share.
 #pragma once

@@ -2,7 +2,7 @@
 // calls-<rank>.json, and what is compared to find out who never came (detect/hang.h, comm/disagreement.h).
 //
 // A call is entered (the rank asks for it), started (the back end has taken it), awaited (the rank can do nothing until it ends), done or failed.
-// A call that nobody waits for stays started. Times are monotonic_ns(). Source: specs/reliability.md §5.8.
+// A call that nobody waits for stays started. Times are monotonic_ns(). Source: docs/sources/reliability.md §5.8.
 #pragma once
 
 #include <cstdint>

@@ -233,7 +233,7 @@ struct IncidentReport {
   static constexpr auto fields();
 };
 
-// The driver has come to another state (specs: reliability.md §5.1).
+// The driver has come to another state (docs/sources/reliability.md §5.1).
 struct DriverState {
   static constexpr std::string_view kName = "driver_state";
   std::string state;  // "TRAIN"

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<const char*, 6> kFields = {"loss", "grad_norm", "learning_rate", "tokens", "auxiliary_loss", "evaluation.loss"};
 constexpr size_t kEvaluationLoss = 5;
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 using Values = std::array<double, kFields.size()>;
 
 struct Step {
@@ -34,7 +34,7 @@ Steps read(const std::filesystem::path& run) {
   for_each_event(events_file(run), [&](const Event& event) {
     if (const auto* step = std::get_if<StepReport>(&event.body)) {
       steps.values[step->step] = {{step->loss, step->grad_norm, step->learning_rate, static_cast<double>(step->tokens),
-                                   step->auxiliary_loss.value_or(kNone), kNone},
+                                   step->auxiliary_loss.value_or(kNoNumber), kNoNumber},
                                   step->metrics};
     } else if (const auto* evaluation = std::get_if<Evaluation>(&event.body)) {
       steps.evaluations[evaluation->step] = *evaluation;
@@ -66,7 +66,7 @@ void note(FieldDifference& difference, int64_t step, double a, double b) {
 void note(std::map<std::string, FieldDifference>& by_name, const char* prefix, int64_t step, const Metrics& a, const Metrics& b) {
   for (const auto& [name, value] : a) {
     const auto other = b.find(name);
-    note(by_name[prefix + name], step, value, other == b.end() ? kNone : other->second);
+    note(by_name[prefix + name], step, value, other == b.end() ? kNoNumber : other->second);
   }
 }
 
@@ -91,7 +91,7 @@ Comparison compare(const std::filesystem::path& first_run, const std::filesystem
   for (const auto& [step, a] : first.evaluations) {
     const auto other = second.evaluations.find(step);
     if (other == second.evaluations.end()) continue;
-    note(fields[kEvaluationLoss], step, a.loss.value_or(kNone), other->second.loss.value_or(kNone));
+    note(fields[kEvaluationLoss], step, a.loss.value_or(kNoNumber), other->second.loss.value_or(kNoNumber));
     note(by_name, "evaluation.", step, a.metrics, other->second.metrics);
   }
   for (size_t f = 0; f < fields.size(); ++f) {

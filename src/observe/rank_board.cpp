@@ -29,7 +29,7 @@ namespace longhaul::observe {
 namespace {
 
 constexpr std::chrono::seconds kBeat(1);
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 // "/home/me/longhaul/src/train/step.cpp", or with dots in front: from "src/" on.
 std::string_view within_the_house(std::string_view path) {
@@ -92,7 +92,7 @@ BoardWriter::State::State(const std::filesystem::path& path, const BoardOwner& o
   board->owner.host = machine().host;
   board->owner.node = owner.node;
   now.step = now.resumed_step = now.micro_step = -1;
-  now.loss = now.gradient_norm = kNone;
+  now.loss = now.gradient_norm = kNotMeasured;
   now.phase_since_ns = monotonic_ns();
   board->now.store(now);
   board->beat_ns = now.phase_since_ns;

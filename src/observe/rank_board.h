@@ -7,7 +7,7 @@
 //   const RankProgress now = reader->progress();
 //
 // Being alive is not getting on: beat_ns is touched by a thread of its own each second, progress_ns by every new step, phase and call. All
-// times are monotonic_ns() of the rank's machine. The thread that beats also ends the process when its node's lease is over. The writer is safe from any thread; a reader belongs to one. Source: specs/reliability.md §5.2.
+// times are monotonic_ns() of the rank's machine. The thread that beats also ends the process when its node's lease is over. The writer is safe from any thread; a reader belongs to one. Source: docs/sources/reliability.md §5.2.
 #pragma once
 
 #include <array>

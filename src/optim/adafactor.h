@@ -1,4 +1,4 @@
-// Adafactor (arXiv 1804.04235; specs: optimizers.md §2): the second moment of a matrix is kept as row and column means only, and updates are as
+// Adafactor (arXiv 1804.04235; docs/sources/optimizers.md §2): the second moment of a matrix is kept as row and column means only, and updates are as
 // large as the clip allows. With A = g² + ε1 and β2_t = 1 − t^−0.8, for a matrix w [n, m]:
 //   r ← β2_t r + (1 − β2_t) rowmean(A);  c likewise;  u = g / sqrt(r c / mean(r));  û = u / max(1, RMS(u)/d)
 // Vectors keep the whole second moment. optim.adafactor_form says who published the rest; lr is the schedule's:

@@ -1,4 +1,4 @@
-// AdamW (arXiv 1711.05101; specs: optimizers.md §4): decoupled weight decay, both moments bias-corrected.
+// AdamW (arXiv 1711.05101; docs/sources/optimizers.md §4): decoupled weight decay, both moments bias-corrected.
 //   w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²
 //   w ← w − lr/(1 − β1^t) · m / (sqrt(v)/sqrt(1 − β2^t) + ε)
 // λ is 0 for tensors whose specification has decay = false; tensors of both kinds may share a value. Moments are fp32 (fp64 where

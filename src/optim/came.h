@@ -1,4 +1,4 @@
-// CAME (arXiv 2307.02047; specs: optimizers.md §1): a momentum of normalised updates, whose second moment is kept as row and column means only,
+// CAME (arXiv 2307.02047; docs/sources/optimizers.md §1): a momentum of normalised updates, whose second moment is kept as row and column means only,
 // and whose step is divided by how far updates disagree with that momentum, kept in the same way. For a matrix w [n, m]:
 //   A = g² + ε1;  r ← β2 r + (1 − β2) rowmean(A);  c ← β2 c + (1 − β2) colmean(A);  u = g / sqrt(r/mean(r) · c)
 //   û = u / max(1, RMS(u)/d);  m ← β1 m + (1 − β1) û

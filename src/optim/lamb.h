@@ -1,4 +1,4 @@
-// LAMB (arXiv 1904.00962; specs: optimizers.md §3) as NVIDIA's apex has it: AdamW's direction, made as long for every tensor as its weights are.
+// LAMB (arXiv 1904.00962; docs/sources/optimizers.md §3) as NVIDIA's apex has it: AdamW's direction, made as long for every tensor as its weights are.
 //   m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²;  u = m̂ / (√v̂ + ε) + λ w;  w ← w − lr · ‖w‖/‖u‖ · u
 // The ratio is 1 where a norm is 0, and for tensors without weight decay (norms, biases) unless optim.nvlamb. optim.lamb_decay = "l2" adds λ w to the
 // gradient instead. Two states an element; two passes over memory on a CPU (kernels/updates), and one reduction between them: the squares of

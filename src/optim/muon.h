@@ -1,4 +1,4 @@
-// Muon (Keller Jordan; arXiv 2502.16982; specs: optimizers.md §5), of matrices of layers only; the rest has AdamW (recipe/optim_groups.h):
+// Muon (Keller Jordan; arXiv 2502.16982; docs/sources/optimizers.md §5), of matrices of layers only; the rest has AdamW (recipe/optim_groups.h):
 //   b ← μ b + (1 − μ) g;  O = NewtonSchulz(nesterov ? (1 − μ) g + μ b : b);  w ← w (1 − lr λ) − lr s O
 // with s = 0.2 sqrt(max(n, m)), which makes updates as large as AdamW's, or the original sqrt(max(1, n/m)). One state an element.
 //

@@ -1,7 +1,7 @@
 // Optimizer: from main gradients to new weights. A step is a list of phases: each looks at all matrices and may leave partial sums
 // (Partials); these are added up over the ranks, one fused reduction for each set of axes, before the next phase reads them. The last phase
 // writes the master weights. Optimizers that work element by element (AdamW) have one phase and no reduction; factored moments and trust
-// ratios need a few, and stay exact under every sharding (specs: optimizers.md §6).
+// ratios need a few, and stay exact under every sharding (docs/sources/optimizers.md §6).
 //
 // One optimizer has all tensors, or several share them (Members; recipe/optim_groups.h says which has which). An optimizer of matrices works on shards(), one for each logical tensor that trains; one that works element by element may walk the
 // parameters' storages instead, where neighbours lie together. State has shapes of its own and is shown by logical tensor. Where the master

@@ -1,5 +1,5 @@
 // OuterLoop: workers (a rank, or an island of ranks that share a replica) train by themselves for τ steps, a round, and then meet (optim.outer;
-// specs: co2.md). Of round t: x_t what all begin it with, the anchor; Δ_t the mean over workers of x_t - w behind their τ steps.
+// docs/sources/co2.md). Of round t: x_t what all begin it with, the anchor; Δ_t the mean over workers of x_t - w behind their τ steps.
 //
 //   local_sgd   x ← x - Δ                                                         arXiv 1805.09767
 //   slowmo      m ← β m + Δ,  x ← x - α m                                         arXiv 1910.00643
@@ -17,7 +17,7 @@
 // dropped) where it is the first of co2 or the one that measures times, the last one of a method that hides exchanges, and of co2 where the learning
 // rate has fallen by more than half since what is on its way was made, and where the guard asks for it: the anchor's movement, per learning rate, has
 // grown by a tenth three times running. What co2 can bear is shown beside it: with δ the share of an error that a round takes away it swings further
-// and further from α δ / Λ = 1 - β on (specs: co2.md §5).
+// and further from α δ / Λ = 1 - β on (docs/sources/co2.md §5).
 //
 // A collective of all ranks in after_step(), of the same steps on all: nothing between two rounds waits for another worker. Not thread-safe.
 #pragma once

@@ -1,4 +1,4 @@
-// How many steps workers train between two exchanges where optim.outer_every is 0 (specs: co2.md §4): as few as hide an exchange, or make it a small part of
+// How many steps workers train between two exchanges where optim.outer_every is 0 (docs/sources/co2.md §4): as few as hide an exchange, or make it a small part of
 // the time, from times that were measured. Pure arithmetic.
 #pragma once
 

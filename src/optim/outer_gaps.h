@@ -1,4 +1,4 @@
-// OuterGaps: the staleness gaps of CO2 where each logical tensor has one of its own (optim.outer_gap = per_tensor; specs: co2.md §3):
+// OuterGaps: the staleness gaps of CO2 where each logical tensor has one of its own (optim.outer_gap = per_tensor; docs/sources/co2.md §3):
 //
 //   Λ_p = 1 + |x_t - x_{t-1}|_p / (τ · first step of p)
 //

@@ -1,6 +1,6 @@
 // TrainSchedule: batch, learning rate and data position of every step, as pure functions of the recipe, and of how the batch has grown where it follows
 // measurements (train/batch_ramp.h keeps that): what the loader asks where a step's samples begin, and why resuming needs no other schedule state
-// (specs: minimax-01.md §5.2, optimizers.md §10).
+// (docs/sources/minimax-01.md §5.2, docs/sources/optimizers.md §10).
 //
 // Steps count from 1: step s is the s-th optimizer step of the run. Samples (sequences) and tokens count from 0, by the schedule:
 // a step that was skipped for its gradients has still used up its samples. Thread-safe once made.

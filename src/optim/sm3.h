@@ -1,4 +1,4 @@
-// SM3-II (arXiv 1901.11150; specs: optimizers.md §4): of the sums of squared gradients of a matrix only the largest of each row and each column are
+// SM3-II (arXiv 1901.11150; docs/sources/optimizers.md §4): of the sums of squared gradients of a matrix only the largest of each row and each column are
 // kept, which bound every element's from above:
 //   ν_ij = min(row_i, column_j) + g_ij²;  row_i ← max_j ν_ij;  column_j ← max_i ν_ij;  u = g / sqrt(ν + ε), 0 where g is 0
 //   m ← β m + (1 − β) u;  w ← w (1 − lr λ) − lr m

@@ -1,6 +1,6 @@
 // StepMeasures: what one step did to the weights, exact however they are cut: root mean square of what it added to them and of themselves, of all that train and
 // of each role, and what some optimizers find out on the way, of every tensor one number, as mean, least and most: LAMB's trust ratios, CAME's mean
-// residual (specs: optimizers.md §11).
+// residual (docs/sources/optimizers.md §11).
 //
 //   const StepMeasures measures(optimizer, parameters);     // keeps a copy of the masters
 //   optimizer.step(…);

@@ -1,4 +1,4 @@
-// CheckedSums: whether sums of gradients over ranks are what their parts add up to (specs: reliability.md §5.10, collective checksum). Of blocks of 4,096
+// CheckedSums: whether sums of gradients over ranks are what their parts add up to (docs/sources/reliability.md §5.10, collective checksum). Of blocks of 4,096
 // numbers every rank adds its own up in fp64, and their magnitudes; a second small sum over the ranks brings both together, and the blocks of what came
 // out must agree with them up to rounding. So a number that is damaged in a message, or while messages are added up, shows, unless it is small beside its
 // block: 0.1 % of the bytes more, and two passes over the gradients.

@@ -7,7 +7,7 @@
 //   two-level  ulysses among `inner` neighbours, as many as key heads allow; a ring of these groups
 //   all-gather keys and values of the whole row on every rank, some heads at a time (gathered_attention.h)
 //
-// Next block's exchange is started before the computing on this one. Source: specs/long-context-parallelism.md A6; bytes A8. Collective calls.
+// Next block's exchange is started before the computing on this one. Source: docs/sources/long-context-parallelism.md A6; bytes A8. Collective calls.
 #pragma once
 
 #include "comm/communicator.h"

@@ -12,7 +12,7 @@
 //                outputs; that is a pass more over the tokens, this is none, and the same bits.
 //
 // A piece in which a document begins lets nothing through; one whose first document begins with it gets nothing: there the ring sends nothing.
-// Bytes: specs/long-context-parallelism.md A8. Zig-zag costs twice of each. A collective call of the group.
+// Bytes: docs/sources/long-context-parallelism.md A8. Zig-zag costs twice of each. A collective call of the group.
 #pragma once
 
 #include "comm/communicator.h"

@@ -40,7 +40,7 @@ std::vector<Tensor> rows_in_groups(const Tensor& rows, const std::vector<ExpertC
   return rows.split_with_sizes(tokens);
 }
 
-// Rows sorted by expert, and as many for each as there may be at most, with zeros behind those that there are (moe-parallel-folding.md §3.2).
+// Rows sorted by expert, and as many for each as there may be at most, with zeros behind those that there are (docs/sources/moe-parallel-folding.md §3.2).
 class Padding {
  public:
   Padding() = default;  // none
@@ -178,7 +178,7 @@ std::vector<RowsUnderWay> announced(const Owners& owners, const std::vector<Expe
   return result;
 }
 
-// Each group passes the stages in their order, one stage behind the group before it (minimax-01.md §4.1). In a slot a later group's rows are
+// Each group passes the stages in their order, one stage behind the group before it (docs/sources/minimax-01.md §4.1). In a slot a later group's rows are
 // gathered before an earlier one's products are added: both use the links of etp, and rows that are late make the next product late.
 std::vector<Tensor> all_to_all(const Owners& owners, const recipe::ExpertOptions& options, const std::vector<Tensor>& hidden,
                                const std::vector<ExpertChoices>& groups, const ExpertProduct& product) {

@@ -1,4 +1,4 @@
-// How tokens reach experts that other ranks have (moe-parallel-folding.md §3). Experts are dealt out over ep, the inner channels of each over
+// How tokens reach experts that other ranks have (docs/sources/moe-parallel-folding.md §3). Experts are dealt out over ep, the inner channels of each over
 // etp; the ranks of both together (ep-etp) all have tokens of their own, whatever dense axes these ranks stand on.
 //
 //   all-to-all   a token's row goes to the rank of each of its experts over ep; rows are gathered over etp, and the partial sums of the

@@ -1,4 +1,4 @@
-// The dispatcher that sends a token once to a rank, however many of its experts lie there (moe-parallel-folding.md §3.4, as DeepEP's kernels do):
+// The dispatcher that sends a token once to a rank, however many of its experts lie there (docs/sources/moe-parallel-folding.md §3.4, as DeepEP's kernels do):
 // ep and etp are one group of ranks. What a rank gets are tokens with their choices and weights; it makes the rows of its experts itself,
 // weights what they make of them, adds it up token by token and sends one row back, which the token's own rank adds up over the ranks. Where
 // ranks share the tensors of an expert each of them gets the token, and their rows are partial sums like any others.

@@ -28,7 +28,7 @@ using layout::Range;
 Tensor rows(const Tensor& x, const Range& range) { return x.narrow(0, range.begin, range.length); }
 Tensor heads(const Tensor& x, const Range& range) { return x.narrow(1, range.begin, range.length); }
 
-Tensor rows_at(const Tensor& x_thd, const Tensor& index) {
+Tensor rows_in_order(const Tensor& x_thd, const Tensor& index) {
   return kernels::take_rows(x_thd.flatten(1), index).view({index.size(0), x_thd.size(1), x_thd.size(2)});
 }
 
@@ -95,7 +95,7 @@ class Coming {
   // In the order of the row.
   std::pair<Tensor, Tensor> arrived(const Row& row) {
     for (Work& work : works_) work.wait();
-    return {rows_at(all_[0], row.to_row), rows_at(all_[1], row.to_row)};
+    return {rows_in_order(all_[0], row.to_row), rows_in_order(all_[1], row.to_row)};
   }
 
  private:
@@ -153,7 +153,7 @@ std::vector<Tensor> backward(Communicator& group, const Row& row, const Tensor& 
   std::vector<GoingHome> home;
   const auto send_home = [&](const Tensor& of_row, const Tensor& into, const char* name) {
     GoingHome& one = home.emplace_back();
-    one.sum = rows_at(of_row, row.to_ranks);
+    one.sum = rows_in_order(of_row, row.to_ranks);
     one.own = at::empty(into.sizes(), options);
     one.into = into;
     one.work = group.reduce_scatter(one.sum, one.own, comm::Reduction::kSum, {.name = name}, row.rank_tokens);

@@ -2,7 +2,7 @@
 // (layout/head_groups.h) at a time: while a group of heads
 // is computed the next one is on its way, so a rank holds two groups of the whole row's keys and values and never all of them. Backward they
 // are gathered again, and their gradients, of all ranks, summed in fp32 (fp64) where they live. One pass of the kernel a run of own queries,
-// so nothing is merged. Sources: specs/long-context-parallelism.md A6 (Llama 3's context parallelism, arXiv 2407.21783 §3.3.2); bytes A8.
+// so nothing is merged. Sources: docs/sources/long-context-parallelism.md A6 (Llama 3's context parallelism, arXiv 2407.21783 §3.3.2); bytes A8.
 #pragma once
 
 #include "comm/communicator.h"

@@ -3,7 +3,7 @@
 // without neighbours is a list too: forward, backward, forward, backward, …
 //
 // A pair is the forward pass of one micro-batch and the backward pass of another. Where the schedule says so they go on in turns: at every exchange of
-// experts' rows that a pass has begun, the other one computes until it has begun one too (moe-parallel-folding.md §3.6 (b); expert_dispatch.h):
+// experts' rows that a pass has begun, the other one computes until it has begun one too (docs/sources/moe-parallel-folding.md §3.6 (b); expert_dispatch.h):
 //
 //   on its way   combine of B | dispatch of F | dispatch of B              | combine of F
 //   computed     mixer of F   | experts of B  | weights of B, experts of F | mixer of B                  (B: gradients; combine comes first there)

@@ -76,7 +76,7 @@ void for_each_pair(const Visibility& visible, const RingMember& own, const RingM
   }
 }
 
-Tensor rows(const Tensor& x, const Range& range) { return x.narrow(0, range.begin, range.length); }
+Tensor rows_of(const Tensor& x, const Range& range) { return x.narrow(0, range.begin, range.length); }
 
 Tensor empty_rows(const Tensor& like, int64_t rows, ScalarType type) {
   return at::empty({rows, like.size(1), like.size(2)}, like.options().dtype(type).requires_grad(false));
@@ -144,8 +144,8 @@ AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& 
   go_round(ring, journey, own, "keys and values of the ring", [&](int64_t hop, const KeysAndValues& here) {
     if (!journey.comes(hop)) return;
     for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
-      const AttentionProblem problem{rows(q, of_q), rows(here.k, of_k), rows(here.v, of_k), pair, scale};
-      kernels::merge_attention({rows(sum.o_thd, of_q), rows(sum.logsumexp_th, of_q)}, kernels::attention_forward(problem, /*wide=*/true));
+      const AttentionProblem problem{rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale};
+      kernels::merge_attention({rows_of(sum.o_thd, of_q), rows_of(sum.logsumexp_th, of_q)}, kernels::attention_forward(problem, /*wide=*/true));
     });
   });
   const AttentionResult result{sum.o_thd.to(own.v.scalar_type()), sum.logsumexp_th};
@@ -179,9 +179,9 @@ std::vector<Tensor> backward(const Ring& ring, const Tensor& q, const KeysAndVal
     if (!journey.comes(hop)) return;
     const KeysAndValues sum = zeros(journey.visitor(hop));
     for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
-      kernels::attention_backward({rows(q, of_q), rows(here.k, of_k), rows(here.v, of_k), pair, scale},
-                                  {rows(outside.d_o_thd, of_q), rows(outside.logsumexp_th, of_q), rows(outside.delta_th, of_q)},
-                                  {rows(dq, of_q), rows(sum.k, of_k), rows(sum.v, of_k)});
+      kernels::attention_backward({rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale},
+                                  {rows_of(outside.d_o_thd, of_q), rows_of(outside.logsumexp_th, of_q), rows_of(outside.delta_th, of_q)},
+                                  {rows_of(dq, of_q), rows_of(sum.k, of_k), rows_of(sum.v, of_k)});
     });
     if (hop > 0) {
       added_there.wait();

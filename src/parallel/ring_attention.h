@@ -1,6 +1,6 @@
 // RingAttention: queries stay, keys and values go round (context_attention.h). A member of the ring holds some runs of the packed row, its
 // rows one run after the other in the order of the row; every member knows the runs of all. Sources: Ring Attention (arXiv 2310.01889),
-// zig-zag and the backward pass of specs/long-context-parallelism.md A6.
+// zig-zag and the backward pass of docs/sources/long-context-parallelism.md A6.
 #pragma once
 
 #include <vector>

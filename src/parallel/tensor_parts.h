@@ -1,4 +1,4 @@
-// How tensor ranks that have tokens of their own between mixers exchange them around a block's matrices (megascale.md §3.3): products of gathered
+// How tensor ranks that have tokens of their own between mixers exchange them around a block's matrices (docs/sources/megascale.md §3.3): products of gathered
 // rows, and sums of products that every rank keeps its own rows of. Both go in parts: part c has the c-th part of every rank's rows, so that
 //
 //   of_gathered   all parts are on their way at once, and the products of one are made while later ones come

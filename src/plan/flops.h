@@ -1,4 +1,4 @@
-// Model FLOPs of one token: the only place where they are counted (a multiply-add is 2). Source: megascale.md §8, PaLM appendix B.
+// Model FLOPs of one token: the only place where they are counted (a multiply-add is 2). Source: docs/sources/megascale.md §8, PaLM appendix B.
 //
 //   F = 6·N_mm + Σ over attentions 12·heads·head_dim·s + Σ over recurrences 12·heads·key·value
 //

@@ -1,4 +1,4 @@
-// How many machines are to stand by (specs: reliability.md §3, after ByteRobust, arXiv 2509.16293): so many that with the given probability no
+// How many machines are to stand by (docs/sources/reliability.md §3, after ByteRobust, arXiv 2509.16293): so many that with the given probability no
 // more fail on one day than stand by.
 #pragma once
 

@@ -17,13 +17,13 @@ using observe::Align;
 
 constexpr const char* kUnknownCluster = "dense A100, nothing known of the cluster";
 
-std::string error_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
+std::string row_error_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
 // Where the source does not say how many stages a rank has: over all that are possible.
 std::string range_text(const PublishedRow& row) {
   if (row.stages.size() < 2) return "";
   const auto [least, most] = predicted_range(row);
-  return fmt::format("{:+.1f} … {}", 100 * (least / row.seconds - 1), error_text(most / row.seconds));
+  return fmt::format("{:+.1f} … {}", 100 * (least / row.seconds - 1), row_error_text(most / row.seconds));
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ std::string validation_text(const std::vector<SearchCheck>& searches, bool colou
   for (const PublishedRow& row : published_rows()) {
     const double seconds = predicted(row);
     table.row({row.family, row.name, fmt::format("{:.3f} s", row.seconds), fmt::format("{:.3f} s", seconds),
-               error_text(seconds / row.seconds), range_text(row), observe::percent(row.mfu(row.seconds)),
+               row_error_text(seconds / row.seconds), range_text(row), observe::percent(row.mfu(row.seconds)),
                observe::percent(row.mfu(seconds)), use_text(row)});
   }
   observe::Table sums("errors", {{"rows"}, {"count", Align::kRight}, {"mean", Align::kRight}, {"worst", Align::kRight}});

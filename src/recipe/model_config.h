@@ -38,7 +38,7 @@ enum class Channel {
   kGlu,
   kNone
 };  // gelu: up, tanh-GeLU, down (GPT-2). glu: SwiGLU without silu. none: layers without one (Mamba-2)
-// post: residual = the normed tensor, times alpha (DeepNorm, minimax-01.md §2.1). parallel: both mixers read one norm (megascale.md §2.1)
+// post: residual = the normed tensor, times alpha (DeepNorm, docs/sources/minimax-01.md §2.1). parallel: both mixers read one norm (docs/sources/megascale.md §2.1)
 enum class Wiring { kPreNorm, kPostNorm, kParallel };
 enum class Position { kRotary, kLearned, kNone };
 enum class Initialisation { kXavierDeepnorm, kNormal };

@@ -1,5 +1,5 @@
 // OptimOptions: [optim] of a recipe: the optimizer, its learning-rate schedule, gradient clipping, stages that change the
-// batch or the learning rate on the way (minimax-01.md §5.2), and a batch that follows what is measured. Plain data; declared in optim_options.cpp.
+// batch or the learning rate on the way (docs/sources/minimax-01.md §5.2), and a batch that follows what is measured. Plain data; declared in optim_options.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace longhaul::recipe {
 class OptionSet;
 
 // constant: lr after warm-up. linear, cosine, polynomial: from lr down to lr · final_lr_fraction over the decay. wsd: constant until
-// decay_steps before the end, then down (minimax-01.md §5.2). inverse_sqrt: with the root of the steps since the start, not below that fraction.
+// decay_steps before the end, then down (docs/sources/minimax-01.md §5.2). inverse_sqrt: with the root of the steps since the start, not below that fraction.
 enum class Schedule { kConstant, kLinear, kCosine, kWsd, kInverseSqrt, kPolynomial };
 std::vector<std::string_view> names_of(Schedule);
 // wsd: how it falls (optim/schedule.h).

@@ -12,7 +12,7 @@ bool hidden(const OuterOptions& options) { return (options.method == Outer::kCo2
 bool keeps_local_work(Outer method) { return method == Outer::kDelayCorrected || method == Outer::kStreaming; }
 int64_t outer_fragments_of(const OuterOptions& options) { return options.method == Outer::kStreaming ? options.fragments : 1; }
 
-// As published, but for co2's momentum: late by a round, it is unstable where a round takes more than 1 - momentum of an error away (specs: co2.md §5).
+// As published, but for co2's momentum: late by a round, it is unstable where a round takes more than 1 - momentum of an error away (docs/sources/co2.md §5).
 double outer_momentum_of(const OuterOptions& options) {
   if (options.momentum >= 0) return options.momentum;
   constexpr double kMomenta[] = {0, 0, 0.5, 0.9, 0.2, 0, 0.9};

@@ -1,4 +1,4 @@
-// The Toeplitz position encoding (TPE) of cosFormer2 and LightNet (arXiv 2406.16690, 2405.21022; linear-attention.md §8.3), once, on the embeddings:
+// The Toeplitz position encoding (TPE) of cosFormer2 and LightNet (arXiv 2406.16690, 2405.21022; docs/sources/linear-attention.md §8.3), once, on the embeddings:
 //
 //   y_t,c = Σ_{s ≤ t} κ_c(t − s) x_s,c        κ_c(τ) = Σ_j B_cj λ_j^τ        λ_j = exp(−e^{r_j}), j < model.toeplitz
 //

@@ -1,5 +1,5 @@
 // CachingHeap: memory for tensors that is taken from the system once and then reused, so that a training step sees no fresh page
-// (fresh pages cost a step 1.5–2×, specs cpu-performance.md §2) and no lock of the system's. 64-byte aligned, in huge pages.
+// (fresh pages cost a step 1.5–2×, specs docs/sources/cpu-performance.md §2) and no lock of the system's. 64-byte aligned, in huge pages.
 //
 //   small   up to 16 KiB   size classes (four a doubling), entries of slabs of 256 KiB
 //   medium  up to 1 MiB    best fit in ranges of 64 MiB

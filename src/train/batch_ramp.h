@@ -4,7 +4,7 @@
 //   critical batch ≥ optim.batch_growth · batch      twice the batch ≤ optim.batch_most      20 measurements since it last grew, or since the start
 //
 // so that no chance measurement doubles it, and no two doublings rest on the same ones. It never shrinks. (MiniMax-01 doubled its batch at numbers of tokens
-// that such measurements had given: specs: minimax-01.md §5.2.)
+// that such measurements had given: docs/sources/minimax-01.md §5.2.)
 //
 // All ranks decide alike, by numbers they all have. Measurements and growth are saved with checkpoints, so that a run that resumes grows where one that went
 // on does, and where a rollback goes back the batch goes with it. Ranks arranged otherwise measure otherwise: the smaller of the two batches is a

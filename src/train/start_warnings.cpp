@@ -44,7 +44,7 @@ std::string about_warmup(const recipe::Recipe& recipe) {
       count_text(recipe.optim.warmup_steps), count_text(recipe.train.steps));
 }
 
-// lamb's steps are as long as the weights of their tensor already (specs: optimizers.md §13).
+// lamb's steps are as long as the weights of their tensor already (docs/sources/optimizers.md §13).
 std::string about_factors(const recipe::OptimOptions& optim) {
   for (const recipe::OptimGroup& group : optim.groups) {
     const bool lamb = (group.name.empty() ? optim.name : group.name) == "lamb";

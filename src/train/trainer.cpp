@@ -20,7 +20,7 @@
 namespace longhaul::train {
 namespace {
 
-bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 // Before the last save is tried again. A batch system that sent a signal kills soon; a person can cut the wait with another one.
 constexpr std::array kRetryPauses_s = {1.0, 2.0, 4.0};
@@ -342,9 +342,9 @@ void Trainer::one_step() {
                                 .clip_norm = options_.recipe.recipe.optim.clip_norm,
                                 .seed = static_cast<uint64_t>(train().seed),
                                 .router = options_.recipe.recipe.model.router,
-                                .measure_first = due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
-                                .measure_update = due(options_.recipe.recipe.observe.updates_every, step_ + 1),
-                                .measure_entry = due(options_.recipe.recipe.observe.entry_skew_every, step_ + 1),
+                                .measure_first = is_due(options_.recipe.recipe.observe.batch_noise_every, step_ + 1),
+                                .measure_update = is_due(options_.recipe.recipe.observe.updates_every, step_ + 1),
+                                .measure_entry = is_due(options_.recipe.recipe.observe.entry_skew_every, step_ + 1),
                                 .doubtful = ladder_.doubtful(),
                                 .with_gradients = [this] { copies_.settle(); },
                                 .before_update =
@@ -405,20 +405,20 @@ class Recording {
 }  // namespace
 
 void Trainer::recorded_step() {
-  const bool recorded = options_.trace != nullptr && !options_.trace->full() && due(options_.recipe.recipe.observe.trace_every, step_ + 1);
+  const bool recorded = options_.trace != nullptr && !options_.trace->full() && is_due(options_.recipe.recipe.observe.trace_every, step_ + 1);
   const Recording recording(*ranks_.spans(), recorded ? options_.trace : nullptr, step_ + 1);
   one_step();
   if (auto first = std::exchange(options_.on_first_step, {})) first(step_);
   saver_.poll();
   tell_of_memory();
-  const bool asks = control_.save_requested() || (interval_ && interval_->due());
+  const bool asks = control_.save_requested() || (interval_ && interval_->is_due());
   const bool asked = between_rounds() && ranks_.most(asks ? 1 : 0) == 1;
-  SaveTo to{.disk = due(train().checkpoint_every, step_) || asked};
+  SaveTo to{.disk = is_due(train().checkpoint_every, step_) || asked};
   // Each waits for what an outer loop exchanges behind the steps.
   const bool waits_least = options_.outer == nullptr || to.disk || options_.outer->saves_well();
   to.memory = waits_least && memory_.due(step_, step_seconds_, /*every_step=*/options_.outer == nullptr);
   if (to.disk || to.memory) save(to);
-  if (due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
+  if (is_due(train().evaluate_every, step_) && step_ < train().steps) evaluate(false);
 }
 
 void Trainer::steps() {

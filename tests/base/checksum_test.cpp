@@ -14,7 +14,7 @@ std::string random_text(uint64_t length) {
   return text;
 }
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> checksum_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 TEST(Checksum, Crc32cKnownValues) {
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
@@ -28,10 +28,10 @@ TEST(Checksum, Crc32cKnownValues) {
 
 TEST(Checksum, Crc32cTablesEqualTheInstructionAtEveryLengthAndAlignment) {
   const std::string text = random_text(200);
-  EXPECT_EQ(crc32c_tables(bytes_of("123456789")), 0xe3069283u);
+  EXPECT_EQ(crc32c_tables(checksum_bytes("123456789")), 0xe3069283u);
   for (size_t begin = 0; begin < 9; ++begin)
     for (size_t length = 0; begin + length <= text.size(); ++length) {
-      const auto piece = bytes_of(text).subspan(begin, length);
+      const auto piece = checksum_bytes(text).subspan(begin, length);
       ASSERT_EQ(crc32c(piece, 7), crc32c_tables(piece, 7)) << begin << " " << length;
     }
 }
@@ -53,8 +53,8 @@ TEST(Checksum, Sha256KnownValues) {  // FIPS 180-4 examples
   EXPECT_EQ(sha256_hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   Sha256 pieces;
-  pieces.update(bytes_of("a"));
-  pieces.update(bytes_of("bc"));
+  pieces.update(checksum_bytes("a"));
+  pieces.update(checksum_bytes("bc"));
   EXPECT_EQ(pieces.hex(), sha256_hex("abc"));
 }
 

@@ -1,4 +1,4 @@
-// The table of specs/reliability.md §5.3, row by row: what was seen, what happened before, what is done.
+// The table of docs/sources/reliability.md §5.3, row by row: what was seen, what happened before, what is done.
 #include "control/faults.h"
 
 #include <gtest/gtest.h>

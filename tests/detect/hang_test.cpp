@@ -1,4 +1,4 @@
-// Who keeps a run from going on: each case of specs/reliability.md §5.8, with records made by hand.
+// Who keeps a run from going on: each case of docs/sources/reliability.md §5.8, with records made by hand.
 #include "detect/hang.h"
 
 #include <gmock/gmock.h>

@@ -99,7 +99,7 @@ TEST(Aligned, TimesMustIncrease) {
   EXPECT_THAT(error_of([] { aligned({one_machine(kCpu, {0, 2, 1}, {1, 1, 1})}, {kCpu}, {}); }), HasSubstr("1 after 2"));
 }
 
-// reliability.md §7.2: DCGM's profiling counters stop at 0; with the GPUs at 100 % that is no data, not a machine that stands apart.
+// docs/sources/reliability.md §7.2: DCGM's profiling counters stop at 0; with the GPUs at 100 % that is no data, not a machine that stands apart.
 TEST(Aligned, AProfilingCounterThatStandsAtZeroWhileTheGpuIsBusyIsNoData) {
   const size_t duty = metric_named("gpu_duty_cycle", ""), tensor = metric_named("gpu_tensor_activity", ""),
                power = metric_named("gpu_power_draw", "");

@@ -1,4 +1,4 @@
-// Rules of reliability.md §5.10, each with numbers worked out by hand.
+// Rules of docs/sources/reliability.md §5.10, each with numbers worked out by hand.
 #include "detect/spike.h"
 
 #include <gmock/gmock.h>

@@ -42,9 +42,9 @@ void expect_cuda(const std::string& op) { EXPECT_EQ(Dispatcher::last(op).chosen,
 
 // ‖a − b‖ / ‖b‖ of everything that came out, against the same run in fp64 by the loops of the CPU. One rounding to bf16 is 1.7e-3 in the
 // mean; what is kept in bf16 on the way (normed rows, probabilities) is rounded once more: 5e-3 bounds both.
-constexpr double kTolerance = 5e-3;
+constexpr double kEmulatedTolerance = 5e-3;
 using Run = std::function<std::vector<Tensor>(at::ScalarType)>;
-void expect_like_fp64(const std::vector<std::string>& ops, const Run& run, double tolerance = kTolerance) {
+void expect_like_fp64(const std::vector<std::string>& ops, const Run& run, double tolerance = kEmulatedTolerance) {
   std::vector<Tensor> found;
   {
     const OnEmulatedGpu gpu;
@@ -61,9 +61,9 @@ void expect_like_fp64(const std::vector<std::string>& ops, const Run& run, doubl
 
 // The same values in every type: rounded to bf16 first.
 Tensor rounded(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return random_tensor(sizes, seed, kBf16).to(type); }
-Tensor leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return rounded(sizes, seed, type).requires_grad_(true); }
-at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
-Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return leaf(sizes, seed, wide(type)); }
+Tensor emulated_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return rounded(sizes, seed, type).requires_grad_(true); }
+at::ScalarType emulated_wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+Tensor wide_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) { return emulated_leaf(sizes, seed, emulated_wide(type)); }
 Tensor full(at::IntArrayRef sizes, double value, at::ScalarType type) { return at::full(sizes, value, at::TensorOptions().dtype(type)); }
 
 class CudaCallsRecurrence : public ::testing::TestWithParam<Case> {};
@@ -90,7 +90,7 @@ TEST_P(CudaCallsRecurrence, EqualsReference) {
       }
       const Forced forced("reference");
       // The gradient of a decay adds up products, of both signs, of operands that were rounded.
-      expect_close(found, evaluate(widened(in), decay_gradient, run), decay_gradient ? 8e-3 : kTolerance);
+      expect_close(found, evaluate(widened(in), decay_gradient, run), decay_gradient ? 8e-3 : kEmulatedTolerance);
     }
   }
 }
@@ -102,12 +102,12 @@ TEST(CudaCalls, RecurrenceWithTiedKeys) {
     for (const std::vector<int64_t>& offsets : {std::vector<int64_t>{0, 70, 71, 150}, std::vector<int64_t>{0, 1, 2, 3}}) {
       expect_like_fp64({"linear_recurrence"}, [&](at::ScalarType type) {
         const int64_t tokens = offsets.back();
-        const Tensor q = leaf({tokens, 4, 24}, 1, type), v = leaf({tokens, 2, 40}, 2, type);
-        const Tensor g = rounded({tokens, 4, 24}, 3, wide(type)).abs().neg().requires_grad_(true);
+        const Tensor q = emulated_leaf({tokens, 4, 24}, 1, type), v = emulated_leaf({tokens, 2, 40}, 2, type);
+        const Tensor g = rounded({tokens, 4, 24}, 3, emulated_wide(type)).abs().neg().requires_grad_(true);
         const LinearRecurrenceOptions options{.scale = 0.7, .reverse = reverse, .tied_keys = true};
         const auto result = linear_recurrence(q, Tensor(), v, g, Tensor(), to_tensor(offsets), options);
-        const auto weights = [&](const Tensor& x, uint64_t seed) { return rounded(x.sizes(), seed, wide(type)); };
-        const Tensor o = result.o_thd.to(wide(type)), state = result.final_state_nhkv;
+        const auto weights = [&](const Tensor& x, uint64_t seed) { return rounded(x.sizes(), seed, emulated_wide(type)); };
+        const Tensor o = result.o_thd.to(emulated_wide(type)), state = result.final_state_nhkv;
         (o.mul(weights(o, 4)).sum() + state.mul(weights(state, 5)).sum()).backward();
         return std::vector<Tensor>{o.detach(), state.detach(), q.grad(), v.grad(), g.grad()};
       });
@@ -160,7 +160,7 @@ TEST(CudaCalls, RecurrenceOfGatesWithoutTheirGradients) {
       }
       const Forced forced("reference");
       SCOPED_TRACE(c.shape.name);
-      expect_gate_close(found, run(wide), kTolerance);
+      expect_gate_close(found, run(wide), kEmulatedTolerance);
     }
   }
 }
@@ -177,8 +177,8 @@ TEST(CudaCalls, RecurrenceOfOneTokenATimeTakesStatesAlong) {
     steps.push_back(step.o_thd);
     state = step.final_state_nhkv;
   }
-  EXPECT_LT(rms_error(at::cat(steps), whole.o_thd), kTolerance);
-  EXPECT_LT(rms_error(state, whole.final_state_nhkv), kTolerance);
+  EXPECT_LT(rms_error(at::cat(steps), whole.o_thd), kEmulatedTolerance);
+  EXPECT_LT(rms_error(state, whole.final_state_nhkv), kEmulatedTolerance);
 }
 
 class CudaCallsAttention : public ::testing::TestWithParam<AttentionCase> {};
@@ -203,7 +203,7 @@ TEST(CudaCalls, AttentionWithoutGradientOfTheLogsumexp) {
   expect_like_fp64(
       {"attention"},
       [](at::ScalarType type) {
-        const Tensor q = leaf({70, 2, 16}, 1, type), k = leaf({70, 1, 16}, 2, type), v = leaf({70, 1, 16}, 3, type);
+        const Tensor q = emulated_leaf({70, 2, 16}, 1, type), k = emulated_leaf({70, 1, 16}, 2, type), v = emulated_leaf({70, 1, 16}, 3, type);
         const Tensor o = attention(q, k, v, to_tensor(std::vector<int64_t>{0, 30, 70}), Tensor(), {.scale = 0.25}).o_thd;
         o.backward(rounded({70, 2, 16}, 4, type));
         return std::vector<Tensor>{o.detach(), q.grad(), k.grad(), v.grad()};
@@ -248,7 +248,7 @@ TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
 TEST(CudaCalls, LinearCrossEntropy) {
   for (const bool with_sink : {true, false}) {
     expect_like_fp64({"linear_cross_entropy"}, [&](at::ScalarType type) {
-      const Tensor hidden = leaf({21, 24}, 1, type), weight = rounded({75, 24}, 2, type), sink = full({75, 24}, 0.5, wide(type));
+      const Tensor hidden = emulated_leaf({21, 24}, 1, type), weight = rounded({75, 24}, 2, type), sink = full({75, 24}, 0.5, emulated_wide(type));
       Tensor labels = at::arange(21).mul(11).remainder(75);
       labels[3] = -1;
       const LinearCrossEntropyOptions options{.z_loss = 0.01, .chunk = 8};
@@ -270,14 +270,14 @@ TEST(CudaCalls, TokensWithoutLabelHaveNoLoss) {
     return std::vector<Tensor>{implementation(problem, gradients), gradients.hidden_td, gradients.sink_vd};
   };
   const auto expected = run(cross_entropy_aten), found = run(cuda_calls<CrossEntropyCuda>().run);
-  for (size_t i = 0; i < 3; ++i) EXPECT_LT(rms_error(found[i], expected[i]), kTolerance) << i;
+  for (size_t i = 0; i < 3; ++i) EXPECT_LT(rms_error(found[i], expected[i]), kEmulatedTolerance) << i;
 }
 
 TEST(CudaCalls, Norms) {
   for (const auto& [rows, channels] : {std::pair<int64_t, int64_t>{9, 13}, {1, 64}, {40, 200}}) {
     for (const double beta : {1.0, 0.25}) {
       expect_like_fp64({"rms_norm", "layer_norm", "join_norm"}, [&, rows = rows, channels = channels](at::ScalarType type) {
-        const Tensor x = leaf({rows, channels}, 1, type), branch = leaf({rows, channels}, 2, type), gate = leaf({rows, channels}, 3, type);
+        const Tensor x = emulated_leaf({rows, channels}, 1, type), branch = emulated_leaf({rows, channels}, 2, type), gate = emulated_leaf({rows, channels}, 3, type);
         const Tensor weight = wide_leaf({channels}, 4, type), bias = wide_leaf({channels}, 5, type);
         const JoinedNorm layer = join_norm(NormKind::kLayer, x, branch, 1, beta, weight, bias, 1e-5);
         const JoinedNorm rms = join_norm(NormKind::kRms, x, branch, 2 * beta, beta, weight, {}, 1e-5);
@@ -289,11 +289,11 @@ TEST(CudaCalls, Norms) {
                                              layer.normed_tc,
                                              rms.joined_tc,
                                              rms.normed_tc};
-        Tensor loss = full({}, 0, wide(type));
+        Tensor loss = full({}, 0, emulated_wide(type));
         std::vector<Tensor> results;
         for (size_t i = 0; i < outputs.size(); ++i) {
           if (i != 6)
-            loss = loss + outputs[i].to(wide(type)).mul(rounded({rows, channels}, 10 + i, wide(type))).sum();  // one join goes unused
+            loss = loss + outputs[i].to(emulated_wide(type)).mul(rounded({rows, channels}, 10 + i, emulated_wide(type))).sum();  // one join goes unused
           results.push_back(outputs[i].detach());
         }
         loss.backward();
@@ -306,8 +306,8 @@ TEST(CudaCalls, Norms) {
 
 TEST(CudaCalls, Activations) {
   expect_like_fp64({"swiglu", "silu_heads", "bias_gelu"}, [](at::ScalarType type) {
-    const Tensor x = leaf({19, 24}, 1, type), bias = rounded({24}, 2, type), sink = full({24}, 2, wide(type)),
-                 plain = leaf({19, 24}, 3, type);
+    const Tensor x = emulated_leaf({19, 24}, 1, type), bias = rounded({24}, 2, type), sink = full({24}, 2, emulated_wide(type)),
+                 plain = emulated_leaf({19, 24}, 3, type);
     const Heads heads = silu_heads(x, 2, 1, 6);
     const Tensor gelu = bias_gelu(x, bias, sink), without = bias_gelu(plain, {}, {}), y = swiglu(strided(plain));
     // Gradients that are pieces of a longer row, and one that is transposed.
@@ -332,8 +332,8 @@ TEST(CudaCalls, Heads) {
   const std::vector<int64_t> positions = {0, 1, 2, 0, 1};
   for (const int64_t dim : {0, 6, 10}) {
     expect_like_fp64({"split_heads"}, [&](at::ScalarType type) {
-      const Tensor x = leaf({5, 4 * 10}, 1, type);
-      const RotaryTable table = dim > 0 ? rotary_table(positions, dim, 10000, wide(type)) : RotaryTable{};
+      const Tensor x = emulated_leaf({5, 4 * 10}, 1, type);
+      const RotaryTable table = dim > 0 ? rotary_table(positions, dim, 10000, emulated_wide(type)) : RotaryTable{};
       const Heads heads = split_heads(x.mul(1), 2, 1, 10, table);
       const std::vector<Tensor> results = {heads.q_thd.detach().clone(), heads.k_thd.detach().clone(), heads.v_thd.detach().clone()};
       (at::cat({heads.q_thd, heads.k_thd}, 1).mul(rounded({5, 3, 10}, 2, type)).sum() + heads.v_thd.mul(rounded({5, 1, 10}, 3, type)).sum())
@@ -347,8 +347,8 @@ TEST(CudaCalls, Embedding) {
   const Tensor ids = at::tensor(std::vector<int64_t>{3, 0, 3, 9, 3, 1}), positions = at::tensor(std::vector<int64_t>{0, 1, 2, 0, 1, 3});
   for (const bool with_positions : {false, true}) {
     expect_like_fp64({"embedding"}, [&](at::ScalarType type) {
-      const EmbeddingTable table{leaf({10, 21}, 1, type), full({10, 21}, 2, wide(type))},
-          position{leaf({4, 21}, 2, type), full({4, 21}, 3, wide(type))};
+      const EmbeddingTable table{emulated_leaf({10, 21}, 1, type), full({10, 21}, 2, emulated_wide(type))},
+          position{emulated_leaf({4, 21}, 2, type), full({4, 21}, 3, emulated_wide(type))};
       const Tensor y = with_positions ? embedding(ids, table, positions, position) : embedding(ids, table);
       y.backward(rounded({6, 21}, 3, type));
       EXPECT_FALSE(table.value_vd.grad().defined());
@@ -367,14 +367,14 @@ TEST(CudaCalls, Experts) {
                                         "grouped_linear_input_gradient",
                                         "grouped_linear_weight_gradient"};
   expect_like_fp64(ops, [](at::ScalarType type) {
-    const Tensor x = leaf({30, 16}, 1, type), weight = rounded({5, 24, 16}, 4, type).mul(0.25), sink = full({5, 24, 16}, 3, wide(type));
-    const Tensor router = rounded({5, 16}, 2, wide(type)), router_sink = full({5, 16}, 3, wide(type));
+    const Tensor x = emulated_leaf({30, 16}, 1, type), weight = rounded({5, 24, 16}, 4, type).mul(0.25), sink = full({5, 24, 16}, 3, emulated_wide(type));
+    const Tensor router = rounded({5, 16}, 2, emulated_wide(type)), router_sink = full({5, 16}, 3, emulated_wide(type));
     const Routing routing = route(x, router, 2, router_sink, at::tensor(std::vector<int64_t>{0, 13, 30}));
     const ExpertAssignment assignment = assign_experts(routing.choice_tk, 5);
     const Tensor rows = permute_to_experts(x, assignment);
     const Tensor up = grouped_linear(rows, assignment.rows_per_expert, weight, sink);
     const Tensor y = combine_experts(up, routing.weight_tk, assignment);
-    const auto type_of_sum = wide(type);
+    const auto type_of_sum = emulated_wide(type);
     (y.to(type_of_sum).mul(rounded({30, 24}, 5, type_of_sum)).sum() +
      routing.probability_sum_se.mul(rounded({2, 5}, 6, type_of_sum)).sum() + routing.log_sum_square.mul(0.2))
         .backward();

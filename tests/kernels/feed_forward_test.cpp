@@ -18,7 +18,7 @@ namespace {
 
 using namespace longhaul::testing;
 
-struct Size {
+struct FeedForwardSize {
   int64_t tokens, in, width, out;
 };
 struct Inputs {
@@ -31,7 +31,7 @@ struct Result {
   std::vector<Tensor> of_products() const { return {y, dx, d_up, d_down}; }
 };
 
-Inputs inputs_of(Activation activation, const Size& size, ScalarType type, bool bias) {
+Inputs inputs_of(Activation activation, const FeedForwardSize& size, ScalarType type, bool bias) {
   const int64_t columns = size.width * (activation == Activation::kSwiglu ? 2 : 1);
   const auto scaled = [&](int64_t out, int64_t in, uint64_t seed) {
     return random_tensor({out, in}, seed).div(std::sqrt(static_cast<double>(in))).to(type);
@@ -155,7 +155,7 @@ void expect_fused_is_composed(const Inputs& in) {
 TEST(FeedForward, FusedIsComposedAndRight) {
   const PoisonFreshMemory poison;
   for (const auto& size :
-       {Size{1, 20, 16, 17}, Size{37, 12, 48, 9}, Size{200, 33, 80, 70}, Size{46, 600, 144, 130}, Size{230, 20, 528, 24}}) {
+       {FeedForwardSize{1, 20, 16, 17}, FeedForwardSize{37, 12, 48, 9}, FeedForwardSize{200, 33, 80, 70}, FeedForwardSize{46, 600, 144, 130}, FeedForwardSize{230, 20, 528, 24}}) {
     for (const auto activation : {Activation::kGelu, Activation::kSwiglu}) {
       for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
         SCOPED_TRACE(
@@ -224,7 +224,7 @@ TEST(FeedForward, ComposedSaysWhy) {
     const Choice& choice = Dispatcher::last("feed_forward");
     return choice.chosen == "composed" ? choice.refusals.at(0).second : "";
   };
-  const Size size{5, 8, 16, 6};
+  const FeedForwardSize size{5, 8, 16, 6};
   EXPECT_EQ(reason_of(inputs_of(Activation::kSwiglu, size, at::kFloat, false), true), "");
   EXPECT_THAT(reason_of(inputs_of(Activation::kSwiglu, size, at::kFloat, false), false), ::testing::HasSubstr("not kept packed"));
   EXPECT_THAT(reason_of(inputs_of(Activation::kSwiglu, {5, 8, 24, 6}, at::kFloat, false), true), ::testing::HasSubstr("share a panel"));

@@ -63,15 +63,15 @@ Made recurred(const Values& x, const Tensor& log_decay, double scale, bool tied 
   return {made.o_thd, found == x.end() ? Tensor() : made.final_state_nhkv};
 }
 
-const double kScale = 1 / std::sqrt(5.0);  // keys: the package's default
+const double kFlashScale = 1 / std::sqrt(5.0);  // keys: the package's default
 
 TEST(FlashLinearAttention, Recurrences) {
   expect_theirs("retention", {"q", "k", "v"}, [](const Values& x) {
     const Tensor log_decay = at::tensor({std::log1p(-std::exp2(-5)), std::log1p(-std::exp2(-6))}, at::kDouble).to(x.at("q").scalar_type());
-    return recurred(x, log_decay, kScale);
+    return recurred(x, log_decay, kFlashScale);
   });
-  expect_theirs("gla", {"q", "k", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), kScale); });
-  expect_theirs("hgrn2", {"q", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), kScale, true); });
+  expect_theirs("gla", {"q", "k", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), kFlashScale); });
+  expect_theirs("hgrn2", {"q", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), kFlashScale, true); });
   expect_theirs("mamba2", {"q", "k", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), 1); });
   expect_theirs("lightning", {"q", "k", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), 1); });
 }
@@ -88,7 +88,7 @@ TEST(FlashLinearAttention, DeltaRules) {
                                                       .beta_th = x.at("beta"),
                                                       .log_decay = decay == x.end() ? Tensor() : decay->second,
                                                       .initial_state_nhkv = x.at("initial"),
-                                                      .scale = kScale});
+                                                      .scale = kFlashScale});
       return Made{made.o_thd, made.final_state_nhkv};
     });
   }

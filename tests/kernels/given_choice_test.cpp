@@ -15,15 +15,15 @@ namespace {
 using namespace longhaul::testing;
 using Score = RouterOptions::Score;
 
-constexpr int64_t kTokens = 23, kHidden = 17, kExperts = 8, kEach = 3;
+constexpr int64_t kChoiceTokens = 23, kHidden = 17, kExperts = 8, kEach = 3;
 
-struct Inputs {
+struct ChoiceInputs {
   Tensor hidden, router, sink;
-  Tensor weight = random_tensor({kTokens, kEach}, 3), probability = random_tensor({2, kExperts}, 4);
-  Tensor offsets = at::tensor(std::vector<int64_t>{0, 9, kTokens});
+  Tensor weight = random_tensor({kChoiceTokens, kEach}, 3), probability = random_tensor({2, kExperts}, 4);
+  Tensor offsets = at::tensor(std::vector<int64_t>{0, 9, kChoiceTokens});
 
-  explicit Inputs(at::ScalarType type = at::kDouble)
-      : hidden(random_tensor({kTokens, kHidden}, 1, type).requires_grad_(true)),
+  explicit ChoiceInputs(at::ScalarType type = at::kDouble)
+      : hidden(random_tensor({kChoiceTokens, kHidden}, 1, type).requires_grad_(true)),
         router(random_tensor({kExperts, kHidden}, 2, type == at::kDouble ? at::kDouble : at::kFloat)),
         sink(at::zeros_like(router)) {}
   Routing route_by(const RouterOptions& options) const { return route(hidden, router, kEach, sink, offsets, options); }
@@ -45,14 +45,14 @@ std::vector<RouterOptions> forms(at::ScalarType wide = at::kDouble) {
 
 // Experts that are hardly those with the best scores, in no order of theirs.
 Tensor other_choice() {
-  const Tensor first = at::arange(kTokens).mul(5).remainder(kExperts);
+  const Tensor first = at::arange(kChoiceTokens).mul(5).remainder(kExperts);
   return at::stack({first, first.add(3).remainder(kExperts), first.add(1).remainder(kExperts)}, 1);
 }
 
 TEST(GivenChoice, ItsOwnIsTheSameToTheBit) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const RouterOptions& form : forms(type == at::kDouble ? at::kDouble : at::kFloat)) {
-      const Inputs own(type), again(type);
+      const ChoiceInputs own(type), again(type);
       const Routing expected = own.route_by(form);
       own.backward(expected);
       RouterOptions given = form;
@@ -79,7 +79,7 @@ TEST(GivenChoice, OthersAreWeighedByTheirScores) {
     for (const RouterOptions& form : forms()) {
       RouterOptions given = form;
       given.choice_tk = other_choice();
-      const Inputs in, plain;
+      const ChoiceInputs in, plain;
       const Routing found = in.route_by(given);
       in.backward(found);
 
@@ -88,7 +88,7 @@ TEST(GivenChoice, OthersAreWeighedByTheirScores) {
                            : form.score == Score::kSigmoid ? 1 / (1 + z.neg().exp())
                                                            : (1 + z.exp()).log().sqrt();
       std::vector<Tensor> rows, counts = {at::zeros({kExperts}, at::kLong), at::zeros({kExperts}, at::kLong)};
-      for (int64_t t = 0; t < kTokens; ++t) {
+      for (int64_t t = 0; t < kChoiceTokens; ++t) {
         std::vector<Tensor> of_token;
         for (int64_t i = 0; i < kEach; ++i) {
           const auto e = given.choice_tk[t][i].item<int64_t>();
@@ -99,7 +99,7 @@ TEST(GivenChoice, OthersAreWeighedByTheirScores) {
         rows.push_back(form.scale * (form.normalised ? row / row.sum() : row));
       }
       const Tensor p = score / score.sum(1, true);
-      const Routing expected{at::stack(rows), given.choice_tk, at::stack({p.narrow(0, 0, 9).sum(0), p.narrow(0, 9, kTokens - 9).sum(0)}),
+      const Routing expected{at::stack(rows), given.choice_tk, at::stack({p.narrow(0, 0, 9).sum(0), p.narrow(0, 9, kChoiceTokens - 9).sum(0)}),
                              at::stack(counts), z.exp().sum(1).log().square().sum()};
       plain.backward(expected);
       EXPECT_TRUE(found.choice_tk.equal(given.choice_tk));
@@ -115,7 +115,7 @@ TEST(GivenChoice, OthersAreWeighedByTheirScores) {
 
 TEST(GivenChoice, Gradients) {
   for (const RouterOptions& form : forms()) {
-    const Inputs in;
+    const ChoiceInputs in;
     RouterOptions given = form;
     given.choice_tk = other_choice();
     check_gradients(
@@ -151,7 +151,7 @@ TEST(GivenChoice, VanishingProbabilitiesKeepTheirRatio) {
 }
 
 TEST(GivenChoice, Refusals) {
-  const Inputs in;
+  const ChoiceInputs in;
   const auto refused = [&](const Tensor& choice, const RouterOptions& form) {
     RouterOptions given = form;
     given.choice_tk = choice;
@@ -171,7 +171,7 @@ TEST(GivenChoice, Refusals) {
     EXPECT_EQ(with(kExperts), "experts 0 to 7 | 8");
     EXPECT_EQ(with(-1), "experts 0 to 7 | -1");
     EXPECT_EQ(with(other_choice()[7][0].item<int64_t>()), "3 different experts a token | one of them twice");
-    EXPECT_EQ(refused(other_choice().narrow(0, 1, kTokens - 1), form), "[23, 3] int64 on the device of hidden | [22, 3] int64");
+    EXPECT_EQ(refused(other_choice().narrow(0, 1, kChoiceTokens - 1), form), "[23, 3] int64 on the device of hidden | [22, 3] int64");
     EXPECT_EQ(refused(other_choice().to(at::kInt), form), "[23, 3] int64 on the device of hidden | [23, 3] int32");
   }
 }

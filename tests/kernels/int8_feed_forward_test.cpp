@@ -132,7 +132,7 @@ struct Case {
   std::vector<int64_t> rows;
   int64_t in, out;
 };
-const Case kCases[] = {{{5, 0, 1, 12, 0}, 40, 96}, {{0, 0}, 20, 16},     {{300, 7, 0, 231}, 33, 70}, {{1}, 1, 1},
+const Case kInt8Cases[] = {{{5, 0, 1, 12, 0}, 40, 96}, {{0, 0}, 20, 16},     {{300, 7, 0, 231}, 33, 70}, {{1}, 1, 1},
                        {{2, 1}, 600, 130},         {{0, 1, 3}, 1100, 33}};
 
 Tensor x_of(const Case& of, ScalarType type) {
@@ -169,7 +169,7 @@ const std::pair<ScalarType, double> kTypes[] = {{at::kDouble, 1e-13}, {at::kFloa
 
 TEST(Int8GroupedLinear, EqualsThePlainProduct) {
   const PoisonFreshMemory poison;
-  for (const Case& each : kCases) {
+  for (const Case& each : kInt8Cases) {
     const Int8Weight weight = weight_of(each);
     for (const auto& [type, tolerance] : kTypes) {
       SCOPED_TRACE(fmt::format("{} {} {}", each.in, each.out, name_of(type)));
@@ -190,7 +190,7 @@ TEST(Int8GroupedLinear, EqualsThePlainProduct) {
 // The sums are those of the packed product with the same numbers as bf16 or fp32 weights, to the bit.
 TEST(Int8GroupedLinear, SumsAreThoseOfAWideWeightBitForBit) {
   const PoisonFreshMemory poison;
-  for (const Case& each : kCases) {
+  for (const Case& each : kInt8Cases) {
     const Int8Weight weight = weight_of(each);
     for (const ScalarType type : {at::kFloat, at::kBFloat16}) {
       SCOPED_TRACE(fmt::format("{} {} {}", each.in, each.out, name_of(type)));

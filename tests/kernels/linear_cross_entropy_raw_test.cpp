@@ -48,7 +48,7 @@ HeadInputs inputs_for(const HeadCase& c, at::ScalarType type) {
 struct HeadResult {
   Tensor lse, label, d_hidden, d_weight;
 };
-constexpr double kStart = 2;  // what the weight's gradient is added to
+constexpr double kLossRawStart = 2;  // what the weight's gradient is added to
 
 HeadResult by_autograd(const HeadInputs& in) {
   const Tensor hidden = in.hidden.to(at::kDouble).requires_grad_(true), weight = in.weight.to(at::kDouble).requires_grad_(true);
@@ -72,7 +72,7 @@ HeadResult by_operator(const HeadInputs& in, int64_t chunk, int64_t parts = 1) {
     label.push_back(of_part.label_t);
   }
   HeadResult result{at::stack(lse).logsumexp(0), at::stack(label).sum(0), at::zeros(in.hidden.sizes(), at::kDouble),
-                    at::full(in.weight.sizes(), kStart, wide)};
+                    at::full(in.weight.sizes(), kLossRawStart, wide)};
   for (const TokenLogitsInputs& call : calls) {
     const Tensor d_hidden = at::full_like(in.hidden, NAN);
     const Tensor sink = result.d_weight.narrow(0, call.weight_vd.storage_offset() / in.weight.size(1), call.weight_vd.size(0));
@@ -81,7 +81,7 @@ HeadResult by_operator(const HeadInputs& in, int64_t chunk, int64_t parts = 1) {
     token_logits_backward(call, result.lse, {in.d_lse, in.d_label}, d_hidden, {});  // one alone
     EXPECT_TRUE(d_hidden.isfinite().all().item<bool>());
   }
-  result.d_weight = result.d_weight.sub(kStart);
+  result.d_weight = result.d_weight.sub(kLossRawStart);
   return result;
 }
 

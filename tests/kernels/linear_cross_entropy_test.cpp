@@ -18,17 +18,17 @@ namespace {
 
 using namespace longhaul::testing;
 
-struct Case {
+struct LossCase {
   std::string name;
   int64_t tokens, hidden, vocabulary, unlabelled;
   double spread;
   LinearCrossEntropyOptions options;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const LossCase& c, std::ostream* out) { *out << c.name; }
 
-std::vector<Case> load_cases() {
+std::vector<LossCase> load_cases() {
   const auto table = toml::parse_file(source_folder() + "/src/kernels/linear_cross_entropy/cases.toml");
-  std::vector<Case> cases;
+  std::vector<LossCase> cases;
   for (const auto& node : *table["case"].as_array()) {
     const auto& entry = *node.as_table();
     const auto integer = [&](const char* key) { return *entry[key].value<int64_t>(); };
@@ -43,20 +43,20 @@ std::vector<Case> load_cases() {
   return cases;
 }
 
-Case case_named(const std::string& name) {
-  for (const Case& c : load_cases()) {
+LossCase case_named(const std::string& name) {
+  for (const LossCase& c : load_cases()) {
     if (c.name == name) return c;
   }
   throw std::runtime_error("no case " + name);
 }
 
-struct Inputs {
+struct LossInputs {
   Tensor hidden, weight, labels;
 };
 
-Inputs inputs_of(const Case& c, at::ScalarType type) {
+LossInputs inputs_of(const LossCase& c, at::ScalarType type) {
   auto generator = at::detail::createCPUGenerator(3);
-  Inputs in{random_tensor({c.tokens, c.hidden}, 1).mul(c.spread / std::sqrt(static_cast<double>(c.hidden))).to(type),
+  LossInputs in{random_tensor({c.tokens, c.hidden}, 1).mul(c.spread / std::sqrt(static_cast<double>(c.hidden))).to(type),
             random_tensor({c.vocabulary, c.hidden}, 2).to(type),
             at::randint(c.vocabulary, {c.tokens}, generator, at::TensorOptions().dtype(at::kLong))};
   for (int64_t t = 0; t < c.tokens && c.unlabelled > 0; t += c.unlabelled) in.labels[t] = -1;
@@ -68,7 +68,7 @@ Inputs inputs_of(const Case& c, at::ScalarType type) {
   return in;
 }
 
-struct Result {
+struct LossResult {
   Tensor loss, d_hidden, d_weight;
 };
 
@@ -76,7 +76,7 @@ Tensor wide_zeros(const Tensor& like) {
   return at::zeros(like.sizes(), at::TensorOptions().dtype(like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
 }
 
-Result run(const Inputs& in, const LinearCrossEntropyOptions& options, double outer = 1) {
+LossResult run(const LossInputs& in, const LinearCrossEntropyOptions& options, double outer = 1) {
   const Tensor hidden = in.hidden.detach().clone().requires_grad_(true), weight = in.weight.detach().clone().requires_grad_(true);
   const Tensor sink = wide_zeros(weight);
   const Tensor loss = linear_cross_entropy_sum(hidden, weight, in.labels, sink, options);
@@ -92,7 +92,7 @@ Tensor plain_sum(const Tensor& hidden, const Tensor& weight, const Tensor& label
   return lse.sub(picked).add(lse.square(), z_loss).mul(labels.ge(0)).sum();
 }
 
-Result run_plain(const Inputs& in, double z_loss, double outer = 1) {
+LossResult run_plain(const LossInputs& in, double z_loss, double outer = 1) {
   const Tensor hidden = in.hidden.detach().to(at::kDouble, false, true).requires_grad_(true);
   const Tensor weight = in.weight.detach().to(at::kDouble, false, true).requires_grad_(true);
   const Tensor loss = plain_sum(hidden, weight, in.labels, z_loss);
@@ -113,23 +113,23 @@ struct Precisions {
 // Reasons in cases.toml.
 constexpr Precisions kFp64{at::kDouble, 1e-12, 1e-12}, kFp32{at::kFloat, 1e-6, 2e-5}, kBf16{at::kBFloat16, 1e-6, 1.5e-2};
 
-void expect_close(const Result& found, const Result& expected, const Precisions& precision, const std::string& what) {
+void expect_close(const LossResult& found, const LossResult& expected, const Precisions& precision, const std::string& what) {
   EXPECT_LT(relative_error(found.loss, expected.loss), precision.loss) << what;
   EXPECT_LT(relative_error(found.d_hidden, expected.d_hidden), precision.gradient) << what << ": d hidden";
   EXPECT_LT(relative_error(found.d_weight, expected.d_weight), precision.gradient) << what << ": d weight";
 }
 
-class LinearCrossEntropyCases : public ::testing::TestWithParam<Case> {};
+class LinearCrossEntropyCases : public ::testing::TestWithParam<LossCase> {};
 
 TEST_P(LinearCrossEntropyCases, EveryImplementationEqualsTheWholeLogits) {
   const PoisonFreshMemory poison;
-  const Case& c = GetParam();
+  const LossCase& c = GetParam();
   for (const char* implementation : {"fused", "aten", "reference"}) {
     const Forced forced(implementation);
     for (const Precisions& precision : {kFp64, kFp32, kBf16}) {
       if (implementation == std::string("fused") && precision.type == at::kDouble) continue;
-      const Inputs in = inputs_of(c, precision.type);
-      const Result found = run(in, c.options), expected = run_plain(in, c.options.z_loss);
+      const LossInputs in = inputs_of(c, precision.type);
+      const LossResult found = run(in, c.options), expected = run_plain(in, c.options.z_loss);
       EXPECT_EQ(Dispatcher::last("linear_cross_entropy").chosen, implementation);
       expect_close(found, expected, precision, fmt::format("{} {}", implementation, c10::toString(precision.type)));
       const Tensor silent = in.labels.lt(0);
@@ -140,9 +140,9 @@ TEST_P(LinearCrossEntropyCases, EveryImplementationEqualsTheWholeLogits) {
 
 // One row of d_hidden and d_weight each may be small beside the largest: compared row by row too, where a token is nearly sure.
 TEST_P(LinearCrossEntropyCases, EveryRowIsRight) {
-  const Case& c = GetParam();
-  const Inputs in = inputs_of(c, at::kFloat);
-  const Result found = run(in, c.options), expected = run_plain(in, c.options.z_loss);
+  const LossCase& c = GetParam();
+  const LossInputs in = inputs_of(c, at::kFloat);
+  const LossResult found = run(in, c.options), expected = run_plain(in, c.options.z_loss);
   const auto worst = [](const Tensor& a, const Tensor& b) {
     if (a.numel() == 0) return 0.0;
     return (a.to(at::kDouble) - b)
@@ -156,11 +156,11 @@ TEST_P(LinearCrossEntropyCases, EveryRowIsRight) {
 }
 
 TEST_P(LinearCrossEntropyCases, SameForEveryNumberOfThreads) {
-  const Case& c = GetParam();
+  const LossCase& c = GetParam();
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    const Inputs in = inputs_of(c, type);
+    const LossInputs in = inputs_of(c, type);
     expect_same_for_all_threads([&] {
-      const Result result = run(in, c.options);
+      const LossResult result = run(in, c.options);
       return std::vector<Tensor>{result.loss, result.d_hidden, result.d_weight};
     });
   }
@@ -168,9 +168,9 @@ TEST_P(LinearCrossEntropyCases, SameForEveryNumberOfThreads) {
 
 TEST_P(LinearCrossEntropyCases, EachTokenAddsUpToTheSum) {
   const PoisonFreshMemory poison;
-  const Case& c = GetParam();
+  const LossCase& c = GetParam();
   for (const Precisions& precision : {kFp64, kFp32, kBf16}) {
-    const Inputs in = inputs_of(c, precision.type);
+    const LossInputs in = inputs_of(c, precision.type);
     const Tensor each = linear_cross_entropy_each(in.hidden.clone().requires_grad_(true), in.weight, in.labels, c.options);
     EXPECT_FALSE(each.requires_grad());
     EXPECT_EQ(each.index({in.labels.lt(0)}).abs().sum().item<double>(), 0);
@@ -183,10 +183,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, LinearCrossEntropyCases, ::testing::ValuesIn(loa
 TEST(LinearCrossEntropy, EveryInstructionSetIsRight) {
   const PoisonFreshMemory poison;
   for (const char* name : {"blocks of the vocabulary with a tail", "a chunk that is no multiple of anything"}) {
-    const Case c = case_named(name);
+    const LossCase c = case_named(name);
     for_each_instruction_set([&] {
       for (const Precisions& precision : {kFp32, kBf16}) {
-        const Inputs in = inputs_of(c, precision.type);
+        const LossInputs in = inputs_of(c, precision.type);
         expect_close(run(in, c.options), run_plain(in, c.options.z_loss), precision, name);
       }
     });
@@ -195,9 +195,9 @@ TEST(LinearCrossEntropy, EveryInstructionSetIsRight) {
 
 // Gradients other than the promised one, and a second backward pass: the sink was filled in advance and must be put right.
 TEST(LinearCrossEntropy, EveryUpstreamGradientIsAnswered) {
-  const Case c = case_named("blocks of the vocabulary with a tail");
+  const LossCase c = case_named("blocks of the vocabulary with a tail");
   for (const Precisions& precision : {kFp64, kFp32}) {
-    const Inputs in = inputs_of(c, precision.type);
+    const LossInputs in = inputs_of(c, precision.type);
     for (const double promised : {1.0, 0.25}) {
       LinearCrossEntropyOptions options = c.options;
       options.upstream = promised;
@@ -210,14 +210,14 @@ TEST(LinearCrossEntropy, EveryUpstreamGradientIsAnswered) {
     const Tensor loss = linear_cross_entropy_sum(hidden, in.weight, in.labels, sink, c.options);
     loss.backward({}, /*retain_graph=*/true);
     loss.backward();
-    const Result once = run_plain(in, c.options.z_loss, 2);
+    const LossResult once = run_plain(in, c.options.z_loss, 2);
     expect_close({once.loss, hidden.grad(), sink}, once, precision, "two backward passes");
   }
 }
 
 TEST(LinearCrossEntropy, AddsToTheSinkAndNothingElse) {
-  const Case c = case_named("small, odd");
-  const Inputs in = inputs_of(c, at::kFloat);
+  const LossCase c = case_named("small, odd");
+  const LossInputs in = inputs_of(c, at::kFloat);
   const Tensor sink = at::ones(in.weight.sizes());
   {
     const at::NoGradGuard guard;
@@ -232,8 +232,8 @@ TEST(LinearCrossEntropy, AddsToTheSinkAndNothingElse) {
 }
 
 TEST(LinearCrossEntropy, GradientsOfTheSumByFiniteDifferences) {
-  const Case c = case_named("small, odd");
-  const Inputs in = inputs_of(c, at::kDouble);
+  const LossCase c = case_named("small, odd");
+  const LossInputs in = inputs_of(c, at::kDouble);
   for (const char* implementation : {"aten", "reference"}) {
     const Forced forced(implementation);
     check_gradients(
@@ -248,9 +248,9 @@ TEST(LinearCrossEntropy, GradientsOfTheSumByFiniteDifferences) {
 
 // The fused form against differences of itself, along directions through every part of the vocabulary.
 TEST(LinearCrossEntropy, FusedGradientsByFiniteDifferences) {
-  const Case c = case_named("blocks of the vocabulary with a tail");
-  const Inputs in = inputs_of(c, at::kFloat);
-  const Result found = run(in, c.options);
+  const LossCase c = case_named("blocks of the vocabulary with a tail");
+  const LossInputs in = inputs_of(c, at::kFloat);
+  const LossResult found = run(in, c.options);
   ASSERT_EQ(Dispatcher::last("linear_cross_entropy").chosen, "fused");
   const auto sum_at = [&](const Tensor& hidden, const Tensor& weight) {
     return linear_cross_entropy_each(hidden, weight, in.labels, c.options).to(at::kDouble).sum().item<double>();
@@ -273,18 +273,18 @@ TEST(LinearCrossEntropy, FusedGradientsByFiniteDifferences) {
 
 TEST(LinearCrossEntropy, MeanIsTheSumOverTheCountAndDifferentiableInBoth) {
   const PoisonFreshMemory poison;
-  const Case c = case_named("a chunk that is no multiple of anything");
+  const LossCase c = case_named("a chunk that is no multiple of anything");
   for (const Precisions& precision : {kFp64, kFp32, kBf16}) {
-    const Inputs in = inputs_of(c, precision.type);
+    const LossInputs in = inputs_of(c, precision.type);
     const double count = in.labels.ge(0).sum().item<double>();
     const Tensor hidden = in.hidden.clone().requires_grad_(true), weight = in.weight.clone().requires_grad_(true);
     const Tensor mean = linear_cross_entropy(hidden, weight, in.labels, 0.01);
     mean.mul(3).backward();
-    const Result expected = run_plain(in, 0.01, 3 / count);
+    const LossResult expected = run_plain(in, 0.01, 3 / count);
     EXPECT_EQ(weight.grad().scalar_type(), precision.type);
     expect_close({mean.mul(count).detach(), hidden.grad(), weight.grad()}, expected, precision, "mean");
   }
-  const Inputs none = inputs_of(case_named("no token has a label"), at::kFloat);
+  const LossInputs none = inputs_of(case_named("no token has a label"), at::kFloat);
   const Tensor hidden = none.hidden.clone().requires_grad_(true);
   const Tensor mean = linear_cross_entropy(hidden, none.weight, none.labels, 0.01);
   mean.backward();
@@ -299,25 +299,25 @@ TEST(LinearCrossEntropy, KnownValues) {
 
 // Logits of ±1000: the largest is taken out before any exponential.
 TEST(LinearCrossEntropy, LargeLogitsStayFinite) {
-  const Case c = case_named("blocks of the vocabulary with a tail");
-  Inputs in = inputs_of(c, at::kFloat);
+  const LossCase c = case_named("blocks of the vocabulary with a tail");
+  LossInputs in = inputs_of(c, at::kFloat);
   in.hidden.mul_(300);
-  const Result found = run(in, {});
+  const LossResult found = run(in, {});
   EXPECT_LT(relative_error(found.loss, run_plain(in, 0).loss), 1e-6);
   EXPECT_TRUE(found.d_hidden.isfinite().all().item<bool>() && found.d_weight.isfinite().all().item<bool>());
 }
 
 // The last word, which no vector of the last block reaches, is e^200 times likelier than any other.
 TEST(LinearCrossEntropy, TheLargestLogitMayBeTheLast) {
-  const Case c = case_named("blocks of the vocabulary with a tail");
-  const Inputs in = inputs_of(c, at::kFloat);
+  const LossCase c = case_named("blocks of the vocabulary with a tail");
+  const LossInputs in = inputs_of(c, at::kFloat);
   const Tensor hidden = in.hidden[1].to(at::kDouble);
   in.weight[c.vocabulary - 1].copy_(hidden.mul(200).div(hidden.square().sum()));
   for_each_instruction_set([&] { expect_close(run(in, c.options), run_plain(in, c.options.z_loss), kFp32, "the last word"); });
 }
 
 TEST(LinearCrossEntropy, NaNsAreSeen) {
-  Inputs in = inputs_of(case_named("blocks of the vocabulary with a tail"), at::kBFloat16);
+  LossInputs in = inputs_of(case_named("blocks of the vocabulary with a tail"), at::kBFloat16);
   in.hidden[3][2] = NAN;
   EXPECT_TRUE(run(in, {}).loss.isnan().item<bool>());
 }
@@ -326,14 +326,14 @@ TEST(LinearCrossEntropy, NaNsAreSeen) {
 TEST(LinearCrossEntropy, KeptCopiesServeEveryCall) {
   for (const char* name : {"blocks of the vocabulary with a tail", "channels beyond a chunk of k"}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
-      const Case c = case_named(name);
-      const Inputs in = inputs_of(c, type);
+      const LossCase c = case_named(name);
+      const LossInputs in = inputs_of(c, type);
       PackedWeight copies;
       const auto expect_same = [&](uint64_t version, int64_t packings) {
         const Tensor hidden = in.hidden.clone().requires_grad_(true), sink = wide_zeros(in.weight);
         const Tensor loss = linear_cross_entropy_sum(hidden, in.weight, in.labels, sink, c.options, {&copies, version});
         loss.backward();
-        const Result expected = run(in, c.options);
+        const LossResult expected = run(in, c.options);
         EXPECT_TRUE(loss.equal(expected.loss) && hidden.grad().equal(expected.d_hidden) && sink.equal(expected.d_weight));
         const Tensor each = linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options, {&copies, version});
         EXPECT_TRUE(each.equal(linear_cross_entropy_each(in.hidden, in.weight, in.labels, c.options)));
@@ -352,12 +352,12 @@ TEST(LinearCrossEntropy, KeptCopiesServeEveryCall) {
 
 // A second backward pass through kept copies, and a weight whose rows lie apart, which is copied at each call and never packed for later.
 TEST(LinearCrossEntropy, KeptCopiesOfAnotherUpstreamAndOfStrides) {
-  const Case c = case_named("blocks of the vocabulary with a tail");
-  const Inputs in = inputs_of(c, at::kFloat);
+  const LossCase c = case_named("blocks of the vocabulary with a tail");
+  const LossInputs in = inputs_of(c, at::kFloat);
   PackedWeight copies;
   const Tensor hidden = in.hidden.clone().requires_grad_(true), sink = wide_zeros(in.weight);
   linear_cross_entropy_sum(hidden, in.weight, in.labels, sink, c.options, {&copies, 1}).mul(3).backward();
-  const Result three = run_plain(in, c.options.z_loss, 3);
+  const LossResult three = run_plain(in, c.options.z_loss, 3);
   EXPECT_LT(relative_error(hidden.grad(), three.d_hidden), kFp32.gradient);
   EXPECT_LT(relative_error(sink, three.d_weight), kFp32.gradient);
   EXPECT_EQ(copies.packings(), 2);
@@ -370,10 +370,10 @@ TEST(LinearCrossEntropy, KeptCopiesOfAnotherUpstreamAndOfStrides) {
 
 // Strided arguments are taken as they are meant.
 TEST(LinearCrossEntropy, TakesEveryStride) {
-  const Case c = case_named("small, odd");
-  const Inputs in = inputs_of(c, at::kFloat);
-  Inputs strided{in.hidden.t().contiguous().t(), in.weight.t().contiguous().t(), at::stack({in.labels, in.labels}, 1).select(1, 0)};
-  const Result found = run(strided, c.options), expected = run(in, c.options);
+  const LossCase c = case_named("small, odd");
+  const LossInputs in = inputs_of(c, at::kFloat);
+  LossInputs strided{in.hidden.t().contiguous().t(), in.weight.t().contiguous().t(), at::stack({in.labels, in.labels}, 1).select(1, 0)};
+  const LossResult found = run(strided, c.options), expected = run(in, c.options);
   EXPECT_TRUE(found.loss.equal(expected.loss) && found.d_hidden.equal(expected.d_hidden) && found.d_weight.equal(expected.d_weight));
 }
 

@@ -18,14 +18,14 @@ using longhaul::testing::PoisonFreshMemory;
 struct Tolerance {
   at::ScalarType type;
   double whole, stretch;
-  // A decay's gradient is what is left of sums that are 1/λ times as large (linear-attention.md §2): of them fp32 keeps so much less. In
+  // A decay's gradient is what is left of sums that are 1/λ times as large (docs/sources/linear-attention.md §2): of them fp32 keeps so much less. In
   // bf16 it is the roundings of the products' operands, measured up to 5.6 %, that do not cancel as the sums do.
   Tolerance of_decay(double bound) const {
     const double cancelled = std::max(1.0, std::exp(-bound) / 3);
     return type == at::kFloat ? Tolerance{type, whole * cancelled, stretch * cancelled} : Tolerance{type, whole, 0.1};
   }
 };
-constexpr Tolerance kTolerances[] = {{at::kFloat, 1e-5, 2e-4}, {at::kBFloat16, 5e-3, 5e-2}};
+constexpr Tolerance kBoundTolerances[] = {{at::kFloat, 1e-5, 2e-4}, {at::kBFloat16, 5e-3, 5e-2}};
 
 const Case kCase{.name = "bound", .decay = "key_token", .offsets = {0, 300, 301, 590}, .heads = 2, .key_heads = 1, .key = 20, .value = 24};
 
@@ -63,7 +63,7 @@ TEST(LinearRecurrenceBound, AGateThatStaysAtItLosesNothing) {
   const std::pair<double, std::vector<int64_t>> bounds[] = {
       {-5, {16, 128}}, {-2.5, {32, 64}}, {-1.25, {64, 256}}, {-0.625, {128}}, {-0.3125, {256}}};
   for (const auto& [bound, blocks] : bounds) {
-    for (const Tolerance& tolerance : kTolerances) {
+    for (const Tolerance& tolerance : kBoundTolerances) {
       for (const AtBound which : {AtBound::kAll, AtBound::kOneChannel}) {
         const Inputs in = inputs_at(bound, which, tolerance.type);
         for (const int64_t block : blocks) {
@@ -79,7 +79,7 @@ TEST(LinearRecurrenceBound, AGateThatStaysAtItLosesNothing) {
 }
 
 TEST(LinearRecurrenceBound, EveryInstructionSetLosesNothing) {
-  for (const Tolerance& tolerance : kTolerances) {
+  for (const Tolerance& tolerance : kBoundTolerances) {
     const Inputs in = inputs_at(-1.25, AtBound::kAll, tolerance.type);
     for_each_instruction_set([&] { expect_nothing_lost(in, tolerance, {.log_decay_bound = -1.25, .block = 64}, 1e-4); });
   }
@@ -92,7 +92,7 @@ TEST(LinearRecurrenceBound, AGateAtItsLowerBoundLosesNothing) {
       GateCase c{.shape = kCase, .kind = RecurrenceGate::Kind::kLowerBounded, .divisor = 1, .spread = 0.5, .shift = -12};
       c.least = c.largest = std::exp(exponent);
       c.tied = tied;
-      for (const Tolerance& tolerance : kTolerances) {
+      for (const Tolerance& tolerance : kBoundTolerances) {
         SCOPED_TRACE(fmt::format("{} log γ {} {}", name_of(tolerance.type), exponent, tied ? "tied" : ""));
         const GateInputs in = gate_inputs(c, tolerance.type, at::kFloat), wide = widened(in);
         const auto options = [&](const GateInputs& x) {

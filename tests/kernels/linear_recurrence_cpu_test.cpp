@@ -16,7 +16,7 @@ namespace {
 
 using longhaul::testing::PoisonFreshMemory;
 
-constexpr std::pair<at::ScalarType, double> kTypes[] = {{at::kFloat, 1e-5}, {at::kBFloat16, 5e-3}};  // reasons in cases.toml
+constexpr std::pair<at::ScalarType, double> kRecurrenceCpuTypes[] = {{at::kFloat, 1e-5}, {at::kBFloat16, 5e-3}};  // reasons in cases.toml
 
 Evaluation run_cpu(const Case& c, const Inputs& in, const LinearRecurrenceOptions& options) {
   const Forced forced("cpu");
@@ -47,7 +47,7 @@ class LinearRecurrenceCpuCases : public ::testing::TestWithParam<Case> {};
 TEST_P(LinearRecurrenceCpuCases, EqualTheReference) {
   const PoisonFreshMemory poison;
   const Case& c = GetParam();
-  for (const auto& [type, tolerance] : kTypes) {
+  for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
     const Inputs in = inputs_of(c, type);
     for (const bool reverse : {false, true}) {
       SCOPED_TRACE(std::string(name_of(type)) + (reverse ? " reverse" : ""));
@@ -62,7 +62,7 @@ TEST_P(LinearRecurrenceCpuCases, EqualTheReference) {
 TEST_P(LinearRecurrenceCpuCases, GiveTheSameBitsHoweverTheyAreRun) {
   const PoisonFreshMemory poison;
   const Case& c = GetParam();
-  for (const auto& [type, tolerance] : kTypes) {
+  for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
     const Inputs in = inputs_of(c, type);
     const auto fused = run_cpu(c, in, {.block = 32, .execution = RecurrenceExecution::kFused});
     expect_same_bits(run_cpu(c, in, {.block = 32, .execution = RecurrenceExecution::kSegmented}), fused);
@@ -80,7 +80,7 @@ TEST_P(LinearRecurrenceCpuCases, ContinueStatesInTheirPlaces) {
   for (int64_t n = 0; n < documents; ++n)
     rows.push_back((documents - n) % documents + (n % 2 == 0 ? 1 : 2) * static_cast<int64_t>(documents == 1));
   const Tensor index = to_tensor(rows), at_start = random_tensor({sequences, c.heads, c.key, c.value}, 77, at::kFloat);
-  for (const auto& [type, tolerance] : kTypes) {
+  for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
     Inputs in = inputs_of(c, type);
     in.initial = at_start.index_select(0, index);
     const Inputs wide = widened(in);
@@ -131,7 +131,7 @@ const char* const kKinds[] = {"none", "head", "head_token", "key_token"};
 TEST(LinearRecurrenceCpu, EveryInstructionSetEqualsTheReference) {
   for (const char* kind : kKinds) {
     const Case c = case_of(kind, {0, 90, 91, 230});
-    for (const auto& [type, tolerance] : kTypes) {
+    for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
       const Inputs in = inputs_of(c, type);
       const auto expected = oracle(c, in, {.scale = 0.5});
       for (const BlockKernels* set : usable_block_kernels()) {
@@ -147,7 +147,7 @@ TEST(LinearRecurrenceCpu, EveryInstructionSetEqualsTheReference) {
 TEST(LinearRecurrenceCpu, DoesNotDependOnTheBlock) {
   for (const char* kind : kKinds) {
     const Case c = case_of(kind, {0, 300});
-    for (const auto& [type, tolerance] : kTypes) {
+    for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
       const Inputs in = inputs_of(c, type);
       const auto expected = oracle(c, in, {});
       for (const int64_t block : {16, 32, 64, 128, 256}) {
@@ -232,7 +232,7 @@ TEST(LinearRecurrenceCpu, KindsOfDecayNest) {
 // the gradients that do not.
 TEST(LinearRecurrenceCpu, SlicesOfTheValuesGiveTheSameBits) {
   for (const char* kind : kKinds) {
-    for (const auto& [type, tolerance] : kTypes) {
+    for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
       const Case c = case_of(kind, {0, 70, 71, 135}, 24, 80);
       const Inputs in = inputs_of(c, type);
       const Tensor d_o = random_tensor({135, 4, 80}, 31, type), d_final = random_tensor(in.initial.sizes(), 32, at::kFloat);
@@ -284,7 +284,7 @@ TEST(LinearRecurrenceCpu, TakesSlicesOfOneTensorInPlace) {
 // Gradients into the middle of larger tensors: what lies around each row stays.
 TEST(LinearRecurrenceCpu, WritesNothingButItsRows) {
   for (const char* kind : kKinds) {
-    for (const auto& [type, tolerance] : kTypes) {
+    for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
       SCOPED_TRACE(kind);
       const Case c = case_of(kind, {0, 70, 70, 71, 135});
       const Inputs in = inputs_of(c, type);
@@ -319,7 +319,7 @@ TEST(LinearRecurrenceCpu, TiedKeysEqualKeysMadeByHand) {
   const PoisonFreshMemory poison;
   for (const bool reverse : {false, true}) {
     const Case c = case_of("key_token", {0, 70, 71, 150}, 24, 40, 2.0);
-    for (const auto& [type, tolerance] : kTypes) {
+    for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
       const Inputs in = inputs_of(c, type);
       const auto run = [&](const Inputs& values, const char* implementation) {
         return evaluate(values, true, [&](const Inputs& x) {
@@ -349,7 +349,7 @@ TEST(LinearRecurrenceCpu, BoundedGatesTakeTheFastPath) {
   const PoisonFreshMemory poison;
   for (const double bound : {-5.0, -2.5, -1.25}) {  // diagonal blocks of 16, 32 and 64 tokens
     const Case c = case_of("key_token", {0, 70, 71, 230}, 24, 40, -bound);
-    for (const auto& [type, tolerance] : kTypes) {
+    for (const auto& [type, tolerance] : kRecurrenceCpuTypes) {
       const Inputs in = inputs_of(c, type);
       const auto expected = oracle(c, in, {.scale = 0.7});
       SCOPED_TRACE(bound);

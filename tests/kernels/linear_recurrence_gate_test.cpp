@@ -16,7 +16,7 @@ namespace {
 using longhaul::testing::PoisonFreshMemory;
 using Kind = RecurrenceGate::Kind;
 
-// The call without a gate: g and k made by hand under autograd, by the formulas of linear-attention.md §5.3.
+// The call without a gate: g and k made by hand under autograd, by the formulas of docs/sources/linear-attention.md §5.3.
 LinearRecurrenceResult by_hand(const GateCase& c, const GateInputs& in) {
   Tensor g = at::log_sigmoid(in.x).div(c.divisor), k = in.k;
   if (in.bound.defined()) g = at::logaddexp(in.bound.log(), (-in.bound).log1p() + at::log_sigmoid(in.x));
@@ -107,7 +107,7 @@ TEST(LinearRecurrenceGate, RefusesBadArgumentsByName) {
   }
 }
 
-// HGRN2 with γ = 0 and f → ∞: the state stays as it was, whatever comes (linear-attention.md §12.8).
+// HGRN2 with γ = 0 and f → ∞: the state stays as it was, whatever comes (docs/sources/linear-attention.md §12.8).
 TEST(LinearRecurrenceGate, FreezesItsState) {
   const GateCase c = small_case(Kind::kLowerBounded, true, 0, 0);
   for (const char* implementation : {"reference", "aten", "cpu"}) {
@@ -123,7 +123,7 @@ TEST(LinearRecurrenceGate, FreezesItsState) {
 
 // ---- the form of our own for the CPU
 
-constexpr std::tuple<at::ScalarType, at::ScalarType, double> kTypes[] = {  // of q, k, v; of the logits; tolerance, reasons in cases.toml
+constexpr std::tuple<at::ScalarType, at::ScalarType, double> kGateTypes[] = {  // of q, k, v; of the logits; tolerance, reasons in cases.toml
     {at::kFloat, at::kFloat, 1e-5},
     {at::kFloat, at::kBFloat16, 1e-5},
     {at::kBFloat16, at::kFloat, 5e-3},
@@ -147,7 +147,7 @@ class LinearRecurrenceGateCpuCases : public ::testing::TestWithParam<GateCase> {
 
 TEST_P(LinearRecurrenceGateCpuCases, EqualTheReference) {
   const PoisonFreshMemory poison;
-  for (const auto& [type, logits, tolerance] : kTypes) {
+  for (const auto& [type, logits, tolerance] : kGateTypes) {
     for (const bool reverse : {false, true}) expect_cpu_like_reference(GetParam(), type, logits, tolerance, reverse);
   }
 }
@@ -184,7 +184,7 @@ TEST(LinearRecurrenceGateCpu, EveryInstructionSetEqualsTheReference) {
       c.shape.offsets = {0, 90, 91, 230};
       c.shape.key = 21, c.spread = 3;
       longhaul::testing::for_each_instruction_set([&] {
-        for (const auto& [type, logits, tolerance] : kTypes) expect_cpu_like_reference(c, type, logits, tolerance, false);
+        for (const auto& [type, logits, tolerance] : kGateTypes) expect_cpu_like_reference(c, type, logits, tolerance, false);
       });
     }
   }
@@ -238,7 +238,7 @@ TEST(LinearRecurrenceGateCpu, TakesSlicesAndGivesWhatIsWanted) {
 // Gradients into the middle of larger tensors: what lies around each row stays.
 TEST(LinearRecurrenceGateCpu, WritesNothingButItsRows) {
   for (const bool per_head : {false, true}) {
-    for (const auto& [type, logits, tolerance] : kTypes) {
+    for (const auto& [type, logits, tolerance] : kGateTypes) {
       GateCase c = small_case(per_head ? Kind::kLogSigmoid : Kind::kLowerBounded, false, 0, 0.5);
       c.shape.offsets = {0, 70, 70, 71, 135};
       c.shape.key = 24, c.shape.value = 40, c.spread = 4;

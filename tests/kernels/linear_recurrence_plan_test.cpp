@@ -13,7 +13,7 @@ RecurrencePlan plan_of(const std::vector<int64_t>& offsets, int64_t heads, int64
       {.sequences_per_document = heads, .key = 64, .value = 64, .threads = threads, .flops_per_second = flops_per_second});
 }
 
-// The table of linear-attention.md §2.1, d_k = d_v = 128, bf16.
+// The table of docs/sources/linear-attention.md §2.1, d_k = d_v = 128, bf16.
 TEST(RecurrenceWork, EqualsTheTableOfTheSpecification) {
   const std::tuple<int64_t, double, double> rows[] = {{64, 98304, 245760}, {128, 131072, 327680}, {256, 196608, 491520}};
   for (const auto& [block, forward, backward] : rows) {

@@ -17,7 +17,7 @@ namespace {
 
 using namespace longhaul::testing;
 
-constexpr double kScale = 0.5;
+constexpr double kRecurrenceRawScale = 0.5;
 
 struct Gradients {
   Tensor d_o, d_final;
@@ -209,7 +209,7 @@ TEST_P(RawLinearRecurrence, RangesInAnyCutAreTheWhole) {
     const Inputs in = inputs_of(c, form.type);
     const Gradients outer{random_tensor({c.tokens(), c.heads, c.value}, 31, form.type),
                           random_tensor(in.initial.sizes(), 32, in.initial.scalar_type())};
-    const LinearRecurrenceOptions options{.scale = kScale};
+    const LinearRecurrenceOptions options{.scale = kRecurrenceRawScale};
     const Whole expected = in_one_piece(c, in, outer, options);
     Dispatcher::force("linear_recurrence", form.implementation);
     Dispatcher::force("linear_recurrence_fold", form.implementation);

@@ -14,16 +14,16 @@ namespace {
 
 using namespace longhaul::testing;
 
-struct Result {
+struct LinearResult {
   Tensor y, dx, dw, db;
 };
 
 ScalarType sink_type(ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
-Tensor leaf(const Tensor& value) { return value.detach().clone().requires_grad_(true); }
+Tensor linear_leaf(const Tensor& value) { return value.detach().clone().requires_grad_(true); }
 
-Result run_linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, const Tensor& dy) {
-  const Tensor x = leaf(x_in), w = leaf(w_in), b = b_in.defined() ? leaf(b_in) : Tensor();
+LinearResult run_linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, const Tensor& dy) {
+  const Tensor x = linear_leaf(x_in), w = linear_leaf(w_in), b = b_in.defined() ? linear_leaf(b_in) : Tensor();
   const auto wide = w.options().dtype(sink_type(w.scalar_type())).requires_grad(false);
   const Tensor dw = at::zeros(w.sizes(), wide), db = b.defined() ? at::zeros(b.sizes(), wide) : Tensor();
   const Tensor y = linear(x, w, b, {.weight = dw, .bias = db});
@@ -32,8 +32,8 @@ Result run_linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, co
   return {y.detach(), x.grad(), dw, db};
 }
 
-Result run_plain(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, const Tensor& dy) {
-  const Tensor x = leaf(x_in.to(at::kDouble)), w = leaf(w_in.to(at::kDouble)), b = b_in.defined() ? leaf(b_in.to(at::kDouble)) : Tensor();
+LinearResult run_plain(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, const Tensor& dy) {
+  const Tensor x = linear_leaf(x_in.to(at::kDouble)), w = linear_leaf(w_in.to(at::kDouble)), b = b_in.defined() ? linear_leaf(b_in.to(at::kDouble)) : Tensor();
   Tensor y = at::mm(x, w.t());
   if (b.defined()) y = y + b;
   y.backward(dy.to(at::kDouble));
@@ -41,15 +41,15 @@ Result run_plain(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, con
 }
 
 // fp32: sums of about 40 products; bf16: inputs are exact, every result is rounded once (2^-8) relative to the largest.
-const std::pair<at::ScalarType, double> kTypes[] = {{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 8e-3}};
+const std::pair<at::ScalarType, double> kLinearTypes[] = {{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 8e-3}};
 
 TEST(Linear, EqualsPlainProducts) {
   const PoisonFreshMemory poison;
-  for (const auto& [type, tolerance] : kTypes) {
+  for (const auto& [type, tolerance] : kLinearTypes) {
     for (const bool bias : {false, true}) {
       const Tensor x = random_tensor({37, 12}, 1, type), w = random_tensor({9, 12}, 2, type), dy = random_tensor({37, 9}, 4, type);
       const Tensor b = bias ? random_tensor({9}, 3, type) : Tensor();
-      const Result fast = run_linear(x, w, b, dy), plain = run_plain(x, w, b, dy);
+      const LinearResult fast = run_linear(x, w, b, dy), plain = run_plain(x, w, b, dy);
       EXPECT_EQ(fast.y.scalar_type(), type);
       EXPECT_EQ(fast.dw.scalar_type(), sink_type(type));
       EXPECT_LT(relative_error(fast.y, plain.y), tolerance) << type;
@@ -69,7 +69,7 @@ TEST(Linear, GradientOfTheInput) {
 }
 
 TEST(Linear, MicroBatchesAddUpInTheSink) {
-  const Tensor x = random_tensor({20, 8}, 1), w = leaf(random_tensor({5, 8}, 2)), dy = random_tensor({20, 5}, 3);
+  const Tensor x = random_tensor({20, 8}, 1), w = linear_leaf(random_tensor({5, 8}, 2)), dy = random_tensor({20, 5}, 3);
   const Tensor sink = at::ones({5, 8}, at::kDouble);
   for (const int64_t begin : {0, 10}) linear(x.narrow(0, begin, 10), w, Tensor(), {.weight = sink}).backward(dy.narrow(0, begin, 10));
   EXPECT_LT(relative_error(sink - 1, at::mm(dy.t(), x)), 1e-13);
@@ -89,7 +89,7 @@ TEST(Linear, TheSinkGetsUnroundedProducts) {
 }
 
 TEST(Linear, PostponedProductsRunWhenCalled) {
-  const Tensor x = leaf(random_tensor({20, 8}, 1)), w = leaf(random_tensor({5, 8}, 2)), b = leaf(random_tensor({5}, 4)),
+  const Tensor x = linear_leaf(random_tensor({20, 8}, 1)), w = linear_leaf(random_tensor({5, 8}, 2)), b = linear_leaf(random_tensor({5}, 4)),
                dy = random_tensor({20, 5}, 3);
   const Tensor sink = at::zeros({5, 8}, at::kDouble), bias_sink = at::zeros({5}, at::kDouble);
   PostponedProducts later;
@@ -104,13 +104,13 @@ TEST(Linear, PostponedProductsRunWhenCalled) {
 
 // Frozen weights: no product for them, now or later; the input's gradient is the same.
 TEST(Linear, WithoutSinksOnlyTheInputHasAGradient) {
-  const Tensor w = random_tensor({5, 8}, 2), b = random_tensor({5}, 4), dy = random_tensor({20, 5}, 3), x = leaf(random_tensor({20, 8}, 1));
+  const Tensor w = random_tensor({5, 8}, 2), b = random_tensor({5}, 4), dy = random_tensor({20, 5}, 3), x = linear_leaf(random_tensor({20, 8}, 1));
   PostponedProducts later;
   linear(x, w, b, {.weight = later.to({})}).backward(dy);
   EXPECT_TRUE(later.queue().empty());
   EXPECT_LT(relative_error(x.grad(), at::mm(dy, w)), 1e-13);
   const Tensor bias_sink = at::ones({5}, at::kDouble);
-  linear(random_tensor({20, 8}, 1), w, leaf(b), {.bias = bias_sink}).backward(dy);  // a bias without its weight
+  linear(random_tensor({20, 8}, 1), w, linear_leaf(b), {.bias = bias_sink}).backward(dy);  // a bias without its weight
   EXPECT_LT(relative_error(bias_sink - 1, dy.sum(0)), 1e-13);
 }
 
@@ -136,8 +136,8 @@ TEST(Linear, RefusesShapes) {
 TEST(GroupedLinear, EqualsOneProductPerExpert) {
   const PoisonFreshMemory poison;
   const std::vector<int64_t> rows = {5, 0, 1, 12, 0};
-  for (const auto& [type, tolerance] : kTypes) {
-    const Tensor x = leaf(random_tensor({18, 7}, 1, type)), w = leaf(random_tensor({5, 6, 7}, 2, type)),
+  for (const auto& [type, tolerance] : kLinearTypes) {
+    const Tensor x = linear_leaf(random_tensor({18, 7}, 1, type)), w = linear_leaf(random_tensor({5, 6, 7}, 2, type)),
                  dy = random_tensor({18, 6}, 3, type);
     const Tensor sink = at::zeros({5, 6, 7}, at::TensorOptions().dtype(sink_type(type)));
     const Tensor y = grouped_linear(x, rows, w, sink);
@@ -149,7 +149,7 @@ TEST(GroupedLinear, EqualsOneProductPerExpert) {
         EXPECT_TRUE(sink[e].eq(0).all().item<bool>());
         continue;
       }
-      const Result plain = run_plain(x.narrow(0, begin, count), w.detach()[e], Tensor(), dy.narrow(0, begin, count));
+      const LinearResult plain = run_plain(x.narrow(0, begin, count), w.detach()[e], Tensor(), dy.narrow(0, begin, count));
       EXPECT_LT(relative_error(y.narrow(0, begin, count), plain.y), tolerance) << type << " expert " << e;
       EXPECT_LT(relative_error(x.grad().narrow(0, begin, count), plain.dx), tolerance) << type << " expert " << e;
       EXPECT_LT(relative_error(sink[e], plain.dw), tolerance) << type << " expert " << e;
@@ -170,7 +170,7 @@ TEST(GroupedLinear, GradientOfTheInput) {
 // The product alone, with and without copies that are kept: dy W of each expert, a row by its own row alone.
 TEST(GroupedLinear, InputGradientAtTheRawLevel) {
   const std::vector<int64_t> rows = {5, 0, 1, 12};
-  for (const auto& [type, tolerance] : kTypes) {
+  for (const auto& [type, tolerance] : kLinearTypes) {
     const Tensor dy = random_tensor({18, 6}, 1, type), w = random_tensor({4, 6, 7}, 2, type);
     PackedWeight kept;
     const Tensor plain = grouped_linear_input_gradient(dy, rows, w), packed = grouped_linear_input_gradient(dy, rows, w, {&kept, 1});

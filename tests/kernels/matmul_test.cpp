@@ -83,16 +83,16 @@ void on_every_set(const Body& body) {
   force_block_kernels(std::nullopt);
 }
 
-struct Size {
+struct MatmulSize {
   int64_t rows, in, out;
 };
 // Below, at and beyond a panel, a block, a chunk of k (512), and several of them.
-const std::vector<Size> kSizes = {{1, 1, 1},     {1, 256, 40},   {3, 17, 5},    {37, 12, 9},     {64, 64, 64},
+const std::vector<MatmulSize> kMatmulSizes = {{1, 1, 1},     {1, 256, 40},   {3, 17, 5},    {37, 12, 9},     {64, 64, 64},
                                   {200, 33, 70}, {46, 600, 130}, {530, 48, 19}, {70, 513, 1025}, {1030, 65, 40}};
 
 TEST(PackedLinear, EqualsFp64) {
   const PoisonFreshMemory poison;
-  for (const auto& [rows, in, out] : kSizes) {
+  for (const auto& [rows, in, out] : kMatmulSizes) {
     for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
       SCOPED_TRACE(fmt::format("rows {} in {} out {} {}", rows, in, out, name_of(type)));
       const Tensor x = random_tensor({rows, in}, 1, type), w = random_tensor({out, in}, 2, type), dy = random_tensor({rows, out}, 3, type);

@@ -42,7 +42,7 @@ struct OneChannel {
   Tensor run() { return narrow_state_recurrence(q, k, v, log_decay, {state, rows}, {}); }
 };
 
-// e^{−256 s} = 0.98741, and what a bf16 slope makes of it: 0.98828 (minimax-01.md §12).
+// e^{−256 s} = 0.98741, and what a bf16 slope makes of it: 0.98828 (docs/sources/minimax-01.md §12).
 TEST(NarrowStateRecurrence, ABlocksDecayIsThatOfTheRoundedSlope) {
   OneChannel slow(257, kSlowestSlope);
   const Tensor o = slow.run();

@@ -19,7 +19,7 @@ namespace {
 using longhaul::testing::for_each_instruction_set;
 using longhaul::testing::random_tensor;
 
-// specs: optimizers.md §8, §12.
+// docs/sources/optimizers.md §8, §12.
 TEST(CodeMap, KnownValues) {
   for (const CodeMap* map : {&signed_map(), &unsigned_map()}) {
     EXPECT_TRUE(std::ranges::is_sorted(map->values));

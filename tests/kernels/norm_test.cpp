@@ -16,17 +16,17 @@ using namespace longhaul::testing;
 
 constexpr double kEps = 1e-5;
 
-struct Tolerance {
+struct NormTolerance {
   at::ScalarType type;
   double output, gradient;
 };
 // bf16: the reference rounds as often, so outputs differ by one unit (2^-8) at most; autograd's gradients round more often. fp32: sums of
 // up to 200 terms in another order.
-const Tolerance kTolerances[] = {{at::kDouble, 1e-12, 1e-12}, {at::kFloat, 1e-5, 1e-5}, {at::kBFloat16, 4e-3, 1.2e-2}};
+const NormTolerance kNormTolerances[] = {{at::kDouble, 1e-12, 1e-12}, {at::kFloat, 1e-5, 1e-5}, {at::kBFloat16, 4e-3, 1.2e-2}};
 // One vector, less, more, and tails of every instruction set's width; one row, a whole block of rows, one more.
-const std::vector<std::vector<int64_t>> kShapes = {{1, 3}, {5, 7}, {8, 16}, {9, 17}, {64, 33}, {130, 200}};
+const std::vector<std::vector<int64_t>> kNormShapes = {{1, 3}, {5, 7}, {8, 16}, {9, 17}, {64, 33}, {130, 200}};
 
-at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType norm_wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
 // Values and the gradients of all inputs, with a random gradient for each output.
 using Inputs = std::vector<Tensor>;
@@ -48,7 +48,7 @@ Inputs run(const Op& op, const Inputs& values) {
 }
 
 template <class Fast, class Reference>
-void expect_equal(const Fast& fast, const Reference& reference, const Inputs& values, size_t outputs, const Tolerance& tolerance) {
+void expect_equal(const Fast& fast, const Reference& reference, const Inputs& values, size_t outputs, const NormTolerance& tolerance) {
   const Inputs found = run(fast, values), expected = run(reference, values);
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
@@ -62,15 +62,15 @@ struct Operands {
   Tensor x, other, weight, bias;
 };
 Operands operands(const std::vector<int64_t>& sizes, at::ScalarType type) {
-  return {random_tensor(sizes, 1, type).mul(3).add(0.5), random_tensor(sizes, 3, type).mul(2), random_tensor({sizes[1]}, 2, wide(type)),
-          random_tensor({sizes[1]}, 4, wide(type))};
+  return {random_tensor(sizes, 1, type).mul(3).add(0.5), random_tensor(sizes, 3, type).mul(2), random_tensor({sizes[1]}, 2, norm_wide(type)),
+          random_tensor({sizes[1]}, 4, norm_wide(type))};
 }
 
 TEST(RmsNorm, EqualsReference) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
-    for (const Tolerance& tolerance : kTolerances) {
-      for (const auto& sizes : kShapes) {
+    for (const NormTolerance& tolerance : kNormTolerances) {
+      for (const auto& sizes : kNormShapes) {
         const Operands in = operands(sizes, tolerance.type);
         expect_equal([](const Inputs& v) { return Inputs{rms_norm(v[0], v[1], kEps)}; },
                      [](const Inputs& v) { return Inputs{rms_norm_reference(v[0], v[1], kEps)}; }, {in.x, in.weight}, 1, tolerance);
@@ -85,8 +85,8 @@ TEST(RmsNorm, EqualsReference) {
 TEST(LayerNorm, EqualsReference) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
-    for (const Tolerance& tolerance : kTolerances) {
-      for (const auto& sizes : kShapes) {
+    for (const NormTolerance& tolerance : kNormTolerances) {
+      for (const auto& sizes : kNormShapes) {
         const Operands in = operands(sizes, tolerance.type);
         expect_equal([](const Inputs& v) { return Inputs{layer_norm(v[0], v[1], v[2], kEps)}; },
                      [](const Inputs& v) { return Inputs{layer_norm_reference(v[0], v[1], v[2], kEps)}; }, {in.x, in.weight, in.bias}, 1,
@@ -102,8 +102,8 @@ TEST(LayerNorm, EqualsReference) {
 TEST(JoinNorm, EqualsReference) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
-    for (const Tolerance& tolerance : kTolerances) {
-      for (const auto& sizes : kShapes) {
+    for (const NormTolerance& tolerance : kNormTolerances) {
+      for (const auto& sizes : kNormShapes) {
         const Operands in = operands(sizes, tolerance.type);
         for (const auto& [alpha, beta] : {std::pair{1.0, 1.0}, {1.75, 0.5}}) {
           for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
@@ -136,7 +136,7 @@ TEST(JoinNorm, EitherResultMayBeUnused) {
       EXPECT_LT(relative_error(found[2], seed.mul(0.5)), 1e-15);
     } else {
       expect_equal([&](const Inputs& v) { return call(join_norm, v); }, [&](const Inputs& v) { return call(join_norm_reference, v); },
-                   {in.x, in.other, in.weight}, 1, kTolerances[0]);
+                   {in.x, in.other, in.weight}, 1, kNormTolerances[0]);
     }
   }
 }

@@ -10,7 +10,7 @@
 namespace longhaul::kernels::product_check_test {
 namespace {
 
-struct Case {
+struct CheckCase {
   int64_t tokens, in, out;
 };
 
@@ -21,7 +21,7 @@ class ProductCheckOf : public ::testing::TestWithParam<ScalarType> {
 };
 
 TEST_P(ProductCheckOf, RightProductsPass) {
-  for (const Case& each : {Case{1, 1, 1}, {3, 5, 17}, {7, 64, 16}, {33, 129, 520}, {16, 1000, 1030}}) {
+  for (const CheckCase& each : {CheckCase{1, 1, 1}, {3, 5, 17}, {7, 64, 16}, {33, 129, 520}, {16, 1000, 1030}}) {
     for (const double scale : {1e-3, 1.0, 1e3}) {
       const Tensor x = made(each.tokens, each.in, scale), weight = made(each.out, each.in, 1);
       PackedWeight kept;

@@ -13,13 +13,13 @@ namespace {
 
 using namespace longhaul::testing;
 
-at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType routing_wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
-struct Case {
+struct RoutingCase {
   int64_t tokens, hidden, experts, k;
 };
 // Tails of tiles of four tokens, two and four experts, and of vectors; all experts chosen; one expert.
-const Case kCases[] = {{1, 3, 2, 1}, {4, 16, 4, 2}, {7, 17, 5, 2}, {9, 33, 8, 8}, {70, 40, 6, 3}, {5, 8, 1, 1}, {300, 24, 33, 2}};
+const RoutingCase kRoutingCases[] = {{1, 3, 2, 1}, {4, 16, 4, 2}, {7, 17, 5, 2}, {9, 33, 8, 8}, {70, 40, 6, 3}, {5, 8, 1, 1}, {300, 24, 33, 2}};
 
 struct Mix {
   Tensor weight_tk, probability_se;
@@ -47,10 +47,10 @@ TEST(Route, EqualsReference) {
     const std::tuple<at::ScalarType, double, double> types[] = {
         {at::kDouble, 1e-12, 1e-11}, {at::kFloat, 2e-6, 2e-5}, {at::kBFloat16, 2e-6, 4e-3}};
     for (const auto& [type, tolerance, dx_tolerance] : types) {
-      for (const Case& each : kCases)
+      for (const RoutingCase& each : kRoutingCases)
         for (const Tensor& offsets : sequences_of(each.tokens)) {
           const Tensor hidden = random_tensor({each.tokens, each.hidden}, 1, type).requires_grad_(true);
-          const Tensor router = random_tensor({each.experts, each.hidden}, 2, wide(type)).mul(0.5);
+          const Tensor router = random_tensor({each.experts, each.hidden}, 2, routing_wide(type)).mul(0.5);
           const Tensor sink = at::full_like(router, 3);
           const Mix mix{random_tensor({each.tokens, each.k}, 3), random_tensor({sequences(offsets), each.experts}, 4), 0.3};
           const Routing found = route(hidden, router, each.k, sink, offsets);

@@ -20,7 +20,7 @@ using namespace longhaul::testing;
 
 // Token 2 three times, 0 and 5 never.
 const std::vector<int64_t> kIndex = {3, 2, 1, 2, 6, 4, 2, 1};
-constexpr int64_t kTokens = 7, kChannels = 19;
+constexpr int64_t kRowsTokens = 7, kChannels = 19;
 
 Tensor numbers(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
 
@@ -35,25 +35,25 @@ TEST(TakenRows, AreTakenAndSummedByNumber) {
   const PoisonFreshMemory poison;
   for_each_instruction_set([&] {
     for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-15}, {at::kFloat, 1e-6}, {at::kBFloat16, 4e-3}}) {
-      const Tensor x = random_tensor({kTokens, kChannels}, 1, type).requires_grad_(true);
+      const Tensor x = random_tensor({kRowsTokens, kChannels}, 1, type).requires_grad_(true);
       const auto rows = static_cast<int64_t>(kIndex.size());
       const Tensor y = random_tensor({rows, kChannels}, 2, type).requires_grad_(true), index = numbers(kIndex);
-      const Tensor taken = take_rows(x, index), summed = sum_rows(y, index, kTokens);
+      const Tensor taken = take_rows(x, index), summed = sum_rows(y, index, kRowsTokens);
       for (int64_t r = 0; r < rows; ++r) EXPECT_TRUE(taken[r].equal(x[kIndex[static_cast<size_t>(r)]])) << r;
-      EXPECT_LT(relative_error(summed, summed_by_hand(y.detach(), kTokens)), tolerance);
+      EXPECT_LT(relative_error(summed, summed_by_hand(y.detach(), kRowsTokens)), tolerance);
       EXPECT_EQ(summed[0].abs().max().item<double>(), 0) << "no row";
-      const Tensor d_taken = random_tensor({rows, kChannels}, 3, type), d_summed = random_tensor({kTokens, kChannels}, 4, type);
+      const Tensor d_taken = random_tensor({rows, kChannels}, 3, type), d_summed = random_tensor({kRowsTokens, kChannels}, 4, type);
       taken.backward(d_taken);
       summed.backward(d_summed);
-      EXPECT_LT(relative_error(x.grad(), summed_by_hand(d_taken, kTokens)), tolerance);
+      EXPECT_LT(relative_error(x.grad(), summed_by_hand(d_taken, kRowsTokens)), tolerance);
       for (int64_t r = 0; r < rows; ++r) EXPECT_TRUE(y.grad()[r].equal(d_summed[kIndex[static_cast<size_t>(r)]])) << r;
     }
   });
 }
 
 TEST(TakenRows, AtenEqualsCpu) {
-  const Tensor x = random_tensor({kTokens, kChannels}, 1), y = random_tensor({static_cast<int64_t>(kIndex.size()), kChannels}, 2);
-  const auto run = [&] { return std::vector<Tensor>{take_rows(x, numbers(kIndex)), sum_rows(y, numbers(kIndex), kTokens)}; };
+  const Tensor x = random_tensor({kRowsTokens, kChannels}, 1), y = random_tensor({static_cast<int64_t>(kIndex.size()), kChannels}, 2);
+  const auto run = [&] { return std::vector<Tensor>{take_rows(x, numbers(kIndex)), sum_rows(y, numbers(kIndex), kRowsTokens)}; };
   const auto cpu = run();
   EXPECT_EQ(Dispatcher::last("sum_rows").chosen, "cpu");
   for (const char* op : {"take_rows", "sum_rows"}) Dispatcher::force(op, "aten");

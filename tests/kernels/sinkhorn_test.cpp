@@ -13,7 +13,7 @@ namespace {
 
 using namespace longhaul::testing;
 
-// moe-parallel-folding.md §4.2 as it is written: c is the exponential itself.
+// docs/sources/moe-parallel-folding.md §4.2 as it is written: c is the exponential itself.
 std::vector<std::vector<double>> by_definition(const Tensor& logits) {
   const auto tokens = static_cast<size_t>(logits.size(0)), experts = static_cast<size_t>(logits.size(1));
   std::vector<std::vector<double>> c(tokens, std::vector<double>(experts));

@@ -116,7 +116,7 @@ TEST(LineagePresets, Mamba2) {
   }
 }
 
-// Formulas of the papers' layers: GLA 4d² + low-rank gate (+ norm of a head), RetNet 8d² + 4d², LightNet and MetaLA of linear-attention.md §8, §9.
+// Formulas of the papers' layers: GLA 4d² + low-rank gate (+ norm of a head), RetNet 8d² + 4d², LightNet and MetaLA of docs/sources/linear-attention.md §8, §9.
 TEST(LineagePresets, GatedFamilies) {
   for (const auto& [name, d, g] : {std::tuple{"gla-340m", 1024LL, 2816LL}, {"gla-1.3b", 2048LL, 5632LL}}) {
     const int64_t layer = d * (d + 3 * d + d) - d * d + 16 * d + 16 * d / 2 + d / 2 + d / 4 + 3 * d * g + 2 * d;

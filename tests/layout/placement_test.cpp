@@ -16,7 +16,7 @@ namespace {
 
 using enum Axis;
 
-Mesh random_mesh(Draw& draw) {
+Mesh random_placement_mesh(Draw& draw) {
   const auto size = [&] { return draw.one_of<int64_t>({1, 2, 3}); };
   const MeshShape shape{.pp = draw.between(1, 2), .cp = size(), .tp = size(), .ep = size(), .etp = size()};
   return Mesh(shape.pp * std::lcm(shape.cp * shape.tp, shape.ep * shape.etp) * draw.between(1, 2), shape);
@@ -44,7 +44,7 @@ Placement rows_cut_too(Placement placement, const Mesh& mesh, AxisSet axes) {
 TEST(PlacementProperty, FirstCopiesTileTheTensor) {
   Draw draw("placement/tile");
   for (int round = 0; round < 300; ++round) {
-    const Mesh mesh = random_mesh(draw);
+    const Mesh mesh = random_placement_mesh(draw);
     Shape shape;
     for (int64_t d = draw.between(1, 3); d > 0; --d) shape.push_back(draw.between(0, 11));
     Placement placement = random_placement(draw, mesh, shape.size());
@@ -71,7 +71,7 @@ TEST(PlacementProperty, FirstCopiesTileTheTensor) {
 TEST(PlacementProperty, RanksThatDifferOnlyInUnusedAxesHoldTheSame) {
   Draw draw("placement/copies");
   for (int round = 0; round < 100; ++round) {
-    const Mesh mesh = random_mesh(draw);
+    const Mesh mesh = random_placement_mesh(draw);
     const Shape shape = {draw.between(1, 9), draw.between(1, 9)};
     const Placement placement = random_placement(draw, mesh, 2);
     const AxisSet side = kDenseAxes.contains(placement.axes()) ? kDenseAxes : kExpertAxes;

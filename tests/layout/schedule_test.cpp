@@ -1,4 +1,4 @@
-// Schedules: the golden orders and makespans of megascale.md §10.4, formulas of bubbles and of what is held, every method at random sizes,
+// Schedules: the golden orders and makespans of docs/sources/megascale.md §10.4, formulas of bubbles and of what is held, every method at random sizes,
 // and lists with planted mistakes, which the checker refuses.
 #include "layout/schedule.h"
 

@@ -15,7 +15,7 @@ namespace {
 using namespace longhaul::testing;
 using recipe::LayerFactor;
 
-// minimax-01.md §2.2, 64 heads and 80 layers: seven digits, the last of some cut off rather than rounded.
+// docs/sources/minimax-01.md §2.2, 64 heads and 80 layers: seven digits, the last of some cut off rather than rounded.
 TEST(LightningSlopes, KnownValues) {
   const auto first = lightning_slopes(64, 0, 80, {}), late = lightning_slopes(64, 78, 80, {});
   EXPECT_NEAR(first[0], 0.9170132, 5e-8);

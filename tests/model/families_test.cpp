@@ -44,7 +44,7 @@ void expect_exact_cover(const recipe::ModelConfig& config, std::string_view layo
   }
 }
 
-// The published index: 8243 tensors, 912,210,767,872 bytes (minimax-01.md §1.2).
+// The published index: 8243 tensors, 912,210,767,872 bytes (docs/sources/minimax-01.md §1.2).
 TEST(PublicTensors, MinimaxText01) {
   const auto tensors = public_tensors(recipe::preset_model("minimax-text-01"));
   EXPECT_EQ(tensors.size(), 8243u);

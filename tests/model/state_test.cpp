@@ -92,7 +92,7 @@ TEST_F(StateRows, ThatAreNobodysAreRefused) {
   EXPECT_ANY_THROW(state_.layers()[0].keys_values());
 }
 
-// HGRN2 whose forget gate stands at 1 keeps what it has, whatever comes, and says what follows from that (linear-attention.md §12.8).
+// HGRN2 whose forget gate stands at 1 keeps what it has, whatever comes, and says what follows from that (docs/sources/linear-attention.md §12.8).
 
 class FrozenHgrn2 : public ::testing::TestWithParam<const char*> {
  protected:

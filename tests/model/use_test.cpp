@@ -19,11 +19,11 @@ class Memory : public ::testing::TestWithParam<NamedConfig> {
   static int64_t gradient_bytes() { return memory_statistics().of(MemoryPurpose::kGradients).bytes; }
 };
 
-struct Trained {
+struct TrainedUse {
   Tensor hidden_td, loss;
 };
 
-Trained backward(Decoder& decoder, const Tensor& ids, const Tensor& labels) {
+TrainedUse backward(Decoder& decoder, const Tensor& ids, const Tensor& labels) {
   LocalOps ops;
   Context context(ops, decoder.precision());
   const Tensor hidden = decoder.hidden(context, ids, layout::make_single(ids.size(0))), loss = decoder.loss(context, hidden, labels);
@@ -61,7 +61,7 @@ TEST_P(Memory, FrozenParametersHoldNoGradient) {
   const std::pair<const char*, double> precisions[] = {{"fp64", 1e-12}, {"fp32", 1e-5}};  // LibTorch's products and our own
   for (const auto& [dtype, tolerance] : precisions) {
     Decoder all = filled_decoder(config, dtype);
-    const Trained expected = backward(all, ids, labels);
+    const TrainedUse expected = backward(all, ids, labels);
     const size_t count = all.parameters().all().size();
     for (size_t chosen = 0; chosen < count; ++chosen) {
       for (const bool others : {false, true}) {
@@ -78,7 +78,7 @@ TEST_P(Memory, FrozenParametersHoldNoGradient) {
         }
         decoder.parameters().freeze(frozen);
         EXPECT_EQ(before - gradient_bytes(), freed);
-        const Trained found = backward(decoder, ids, labels);
+        const TrainedUse found = backward(decoder, ids, labels);
         // To rounding: frozen positions (tnl) are computed with by another operator.
         EXPECT_NEAR(found.loss.item<double>(), expected.loss.item<double>(), 0.01 * tolerance * expected.loss.item<double>())
             << dtype << " " << one->name << " " << others;

@@ -77,7 +77,7 @@ void compare_with_reference(const std::string& dtype, AdamwImplementation implem
   }
 }
 
-// The gradients and values of specs/optimizers.md §12: wd 1e-2 and β (0.9, 0.999), after three steps.
+// The gradients and values of docs/sources/optimizers.md §12: wd 1e-2 and β (0.9, 0.999), after three steps.
 TEST(AdamwReference, GoldenVector) {
   std::vector<double> w{0.5, -0.25, 0.125, -1, 0.75, 0.3}, m(6), v(6);
   const std::vector<std::vector<double>> gradients{

@@ -1,4 +1,4 @@
-// Known values: specs/optimizers.md §12, worked out in fp64 apart from this code.
+// Known values: docs/sources/optimizers.md §12, worked out in fp64 apart from this code.
 #include "optim/came.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST(Came, KnownValuesOfAMatrix) {
   }
 }
 
-// What the first step subtracts, over the learning rate: specs/optimizers.md §12, from two learning rates, so that no weight has a part in it.
+// What the first step subtracts, over the learning rate: docs/sources/optimizers.md §12, from two learning rates, so that no weight has a part in it.
 TEST(Came, FirstDirection) {
   const Tensor expected = matrix({8.32216295, -11.2573589, 12.5196919, -12.9956981, 10.9870203, -9.77523138});
   std::vector<Tensor> ends;

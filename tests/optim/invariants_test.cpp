@@ -1,4 +1,4 @@
-// What optimizers owe to their equations, whatever the numbers (specs: optimizers.md §12), and gradients that are zero for long (§13).
+// What optimizers owe to their equations, whatever the numbers (docs/sources/optimizers.md §12), and gradients that are zero for long (§13).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -99,7 +99,7 @@ TEST(Invariants, LambStepsInProportionToWeights) {
 }
 
 // Weights that begin as zeros have no length to follow: the ratio is 1, and the first step that of Adam, lr times the sign; the next ones are as short as the
-// weights then are (specs: optimizers.md §13).
+// weights then are (docs/sources/optimizers.md §13).
 TEST(Invariants, LambBeginsAtZerosWithAdamsStep) {
   recipe::OptimOptions options = named("lamb");
   options.weight_decay = 0.01;
@@ -114,7 +114,7 @@ TEST(Invariants, LambBeginsAtZerosWithAdamsStep) {
   EXPECT_NEAR((tensor.value() - before).norm().item<double>(), 1e-3 * before.norm().item<double>(), 1e-15);
 }
 
-// The first step of a warm-up may have no learning rate at all (came-pytorch refuses it: specs: optimizers.md §7). Nothing moves, and it is seen all the same:
+// The first step of a warm-up may have no learning rate at all (came-pytorch refuses it: docs/sources/optimizers.md §7). Nothing moves, and it is seen all the same:
 // states are those of a run that stepped, and the next step is the second.
 TEST(Invariants, ALearningRateOfZeroMovesNothingAndIsSeen) {
   const Tensor start = random_tensor({7, 5}, 1);
@@ -149,7 +149,7 @@ TEST(Invariants, Sm3BoundsSumsOfSquares) {
 }
 
 // Where all sizes are the same CAME's and Adafactor's direction is the sign, of size 1 whatever the size was; the first step of CAME is then (1 − β1) / (β1 √(1 − β3))
-// long, eleven learning rates with β3 = 0.9999 (specs: optimizers.md §1), and Adafactor's one.
+// long, eleven learning rates with β3 = 0.9999 (docs/sources/optimizers.md §1), and Adafactor's one.
 TEST(Invariants, FirstStepsOfEqualGradients) {
   const Tensor signs = random_tensor({7, 5}, 3).sign(), zero = at::zeros({7, 5}, at::kDouble);
   for (const double beta3 : {0.9999, 0.995}) {

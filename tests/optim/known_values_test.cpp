@@ -1,4 +1,4 @@
-// Known values of every optimizer but CAME (came_test.cpp): specs/optimizers.md §12, and tests/optim/known_values.py, which is apart from this code.
+// Known values of every optimizer but CAME (came_test.cpp): docs/sources/optimizers.md §12, and tests/optim/known_values.py, which is apart from this code.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -123,7 +123,7 @@ TEST(KnownValues, OfThreeSteps) {
   }
 }
 
-// Of each of the three steps: specs/optimizers.md §12, with nine digits.
+// Of each of the three steps: docs/sources/optimizers.md §12, with nine digits.
 TEST(KnownValues, TrustRatiosOfLamb) {
   const Numbers ratios = {0.572326366, 1.08721437, 1.45729595};
   model::ParameterSet set = set_of(6, "fp64");

@@ -189,7 +189,7 @@ TEST(OuterLate, TellsWhereWeightsTakeWhatHasCome) {
   EXPECT_EQ(rounds[1].applied, 0);
 }
 
-// co2.md §5: where CO2 oscillates a delay-corrected merge stays with local SGD: five curvatures, noise, rounds of 8.
+// docs/sources/co2.md §5: where CO2 oscillates a delay-corrected merge stays with local SGD: five curvatures, noise, rounds of 8.
 TEST(OuterLate, DelayCorrectedIsCalmWhereCo2IsNot) {
   Problem problem{.workers = 4, .steps = 480, .noise = 0.01};
   const auto furthest = [&](const OuterOptions& options) {

@@ -1,5 +1,5 @@
 // ctest: label=full timeout=300
-// Outer loops on ranks that are threads, beside a plain simulation written from the papers' equations (specs: co2.md §2, §3, §8): every worker's
+// Outer loops on ranks that are threads, beside a plain simulation written from the papers' equations (docs/sources/co2.md §2, §3, §8): every worker's
 // weights behind every step. Known values and limits.
 #include <gmock/gmock.h>
 
@@ -189,7 +189,7 @@ TEST(OuterLoop, TellsWhatARoundCameTo) {
   for (size_t r = 1; r < rounds.size(); ++r) EXPECT_NEAR(rounds[r].loss, 2.0, 1e-12);  // the mean of 1, 2 and 3
 }
 
-// specs: co2.md §12; one element, curvature 1.
+// docs/sources/co2.md §12; one element, curvature 1.
 TEST(OuterLoop, KnownValuesOfCo2) {
   Problem problem{.workers = 2, .steps = 43, .noise = 0, .lr = [](int64_t) { return 0.1; }, .alike = true, .curvature = {1}};
   const OuterOptions options{.method = Outer::kCo2,
@@ -263,7 +263,7 @@ TEST(OuterLoop, SpectralRadiiOfTheStabilityTable) {
   }
 }
 
-// specs: co2.md §3. Of the measured gap: never below 1; 1 where the anchor rested; the same number when weights, and so steps, are in another unit.
+// docs/sources/co2.md §3. Of the measured gap: never below 1; 1 where the anchor rested; the same number when weights, and so steps, are in another unit.
 TEST(OuterLoop, TheGapIsAtLeastOneAndHasNoUnit) {
   const OuterOptions options{.method = Outer::kCo2, .every = 3, .momentum = 0.2, .clip = 0, .guard = false, .synchronous_start = false};
   Problem problem{.workers = 3, .steps = 18};
@@ -303,7 +303,7 @@ TEST(OuterLoop, MethodsMeetInTheirLimits) {
               of({.method = Outer::kSlowmo, .every = 3, .momentum = 0, .lr = 0.7}), "short steps");
 }
 
-// specs: co2.md §8, §12. What is not late needs no gap: to the bit slowmo, and with neither momentum nor clip the workers' mean.
+// docs/sources/co2.md §8, §12. What is not late needs no gap: to the bit slowmo, and with neither momentum nor clip the workers' mean.
 TEST(OuterLoop, Co2WithoutDelayIsSlowmo) {
   Problem problem;
   for (const bool by_lr : {false, true}) {

@@ -163,7 +163,7 @@ TEST(Schedule, RunsShorterThanTheirWarmup) {
   EXPECT_DOUBLE_EQ(schedule.learning_rate(101), 0.1);  // a run that was made longer by hand: the decay is over
 }
 
-// The pre-training of MiniMax-Text-01 (specs: minimax-01.md §5.2): sequences of 8,192; batches of 2^24 to 2^27 tokens.
+// The pre-training of MiniMax-Text-01 (docs/sources/minimax-01.md §5.2): sequences of 8,192; batches of 2^24 to 2^27 tokens.
 TEST(Schedule, MiniMaxText01) {
   OptimOptions options{.lr = 2e-4, .warmup_steps = 500, .schedule = Schedule::kWsd, .final_lr_fraction = 3e-5 / 1.3e-4};
   options.stages = {{.from_tokens = 69'000'000'000, .batch = 4096},

@@ -47,13 +47,13 @@ struct Held {
   Tensor copy;
 };
 
-struct Trained {
+struct ShardedTraining {
   std::vector<Held> held;
   std::map<std::string, int> reductions;  // of one step, by the axes they go over
 };
 
 // What `place` holds of everything after 20 steps. Gradients are small numbers of the logical tensor's, cut as its values are.
-Trained trained(const recipe::OptimOptions& options, const std::string& dtype, const layout::MeshRank& place, parallel::Ranks& ranks) {
+ShardedTraining trained(const recipe::OptimOptions& options, const std::string& dtype, const layout::MeshRank& place, parallel::Ranks& ranks) {
   model::ParameterSet set(cut_specs(), Precision::named(dtype), at::kCPU, model::Use::kTraining, place);
   std::vector<std::vector<std::string>> experts;
   for (const auto& each : cut_specs()) {
@@ -77,7 +77,7 @@ Trained trained(const recipe::OptimOptions& options, const std::string& dtype, c
   };
   fill(0);
   const auto optimizer = make_optimizer(options, set, Precision::named(dtype));
-  Trained result;
+  ShardedTraining result;
   for (uint64_t step = 1; step <= 20; ++step) {
     fill(step);
     result.reductions.clear();
@@ -115,13 +115,13 @@ void expect_whole(const recipe::OptimOptions& options, const Way& way, const std
   std::map<std::string, Tensor> whole;
   for (const Held& each : trained(options, dtype, {}, alone).held) whole[each.state.kind + " " + each.state.name] = each.copy;
   const layout::Mesh mesh(way.world, way.shape);
-  std::vector<Trained> ranks(static_cast<size_t>(way.world));
+  std::vector<ShardedTraining> ranks(static_cast<size_t>(way.world));
   comm::run_ranks(way.world, [&](comm::Communicator& communicator) {
     parallel::Ranks own(communicator, {.mesh = mesh, .zero = way.zero});
     ranks[static_cast<size_t>(communicator.rank())] = trained(options, dtype, own.place(), own);
   });
   std::map<std::string, int64_t> counted;  // elements of first copies
-  for (const Trained& rank : ranks) {
+  for (const ShardedTraining& rank : ranks) {
     for (const auto& [axes, times] : rank.reductions) EXPECT_LE(times, phases) << "over " << axes;
     for (const Held& each : rank.held) {
       const std::string name = each.state.kind + " " + each.state.name;

@@ -1,5 +1,5 @@
 // Softmax attention over context ranks, by every method, is the plain loop over the whole row, forward and backward; and it sends what
-// specs/long-context-parallelism.md A8 says.
+// docs/sources/long-context-parallelism.md A8 says.
 // ctest: timeout=120
 #include "parallel/context_attention.h"
 

@@ -1,4 +1,4 @@
-// What experts on several ranks send, counted against the formulas of moe-parallel-folding.md §3.5, and what of it is hidden: with links and
+// What experts on several ranks send, counted against the formulas of docs/sources/moe-parallel-folding.md §3.5, and what of it is hidden: with links and
 // products that take known times, a forward and a backward pass take as long as by hand, and so does a pair of both whose passes take turns.
 #include <gtest/gtest.h>
 
@@ -15,10 +15,10 @@ namespace {
 
 using namespace testing;  // NOLINT: the cases
 
-constexpr int64_t kTokens = 8;
+constexpr int64_t kExpertTokens = 8;
 
 // Every expert is chosen equally often by every rank.
-Tensor even_choices() { return at::arange(kTokens * kChoices, at::kLong).remainder(kExperts).view({kTokens, kChoices}); }
+Tensor even_choices() { return at::arange(kExpertTokens * kChoices, at::kLong).remainder(kExperts).view({kExpertTokens, kChoices}); }
 
 struct TimedPass {
   std::map<std::string, int64_t> forward_bytes, backward_bytes;
@@ -46,7 +46,7 @@ TimedPass pass(int64_t world, const layout::MeshShape& shape, const recipe::Expe
     WatchedCommunicator watched(thread, watch);
     const MeshGroups groups(watched, mesh);
     TimedPass& passed = of_ranks[static_cast<size_t>(thread.rank())];
-    const Tensor hidden = at::ones({kTokens, kHidden}, at::kFloat).requires_grad_(true), weight = at::ones({kTokens, kChoices}, at::kFloat);
+    const Tensor hidden = at::ones({kExpertTokens, kHidden}, at::kFloat).requires_grad_(true), weight = at::ones({kExpertTokens, kChoices}, at::kFloat);
     const auto product = [&](const Tensor& rows, const std::vector<int64_t>&, const auto& later) {
       return product_in_time(watch, rows, later);
     };
@@ -71,7 +71,7 @@ TEST(ExpertBytes, AreThoseOfTheFormulas) {
   for (const auto& [ep, etp] : {std::pair<int64_t, int64_t>{2, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 4}}) {
     SCOPED_TRACE(::testing::Message() << "ep " << ep << " etp " << etp);
     const TimedPass exchanged = pass(ep * etp, {.ep = ep, .etp = etp}, {});
-    const int64_t rows = kTokens * kChoices, dispatch = rows * kRow * (ep - 1) / ep, gather = rows * kRow * (etp - 1);
+    const int64_t rows = kExpertTokens * kChoices, dispatch = rows * kRow * (ep - 1) / ep, gather = rows * kRow * (etp - 1);
     std::map<std::string, int64_t> expected = {{"rows of experts", kExperts * 8 * (ep * etp - 1)}};
     std::map<std::string, int64_t> back;
     if (ep > 1) expected["rows to experts"] = expected["rows from experts"] = dispatch;
@@ -87,10 +87,10 @@ TEST(ExpertBytes, AreThoseOfTheFormulas) {
     EXPECT_EQ(gathered.forward_bytes, (std::map<std::string, int64_t>{{"tokens of the ranks with experts", 8 * others},
                                                                       {"choices of all tokens", rows * 8 * others},
                                                                       {"weights of all choices", rows * 4 * others},
-                                                                      {"tokens to experts", kTokens * kRow * others},
-                                                                      {"sums of experts", kTokens * kRow * others}}));
-    EXPECT_EQ(gathered.backward_bytes.at("tokens to experts (gradient)"), kTokens * kRow * others);
-    EXPECT_EQ(gathered.backward_bytes.at("sums of experts (gradient)"), kTokens * kRow * others);
+                                                                      {"tokens to experts", kExpertTokens * kRow * others},
+                                                                      {"sums of experts", kExpertTokens * kRow * others}}));
+    EXPECT_EQ(gathered.backward_bytes.at("tokens to experts (gradient)"), kExpertTokens * kRow * others);
+    EXPECT_EQ(gathered.backward_bytes.at("sums of experts (gradient)"), kExpertTokens * kRow * others);
   }
 }
 
@@ -101,7 +101,7 @@ TEST(ExpertBytes, FlexSendsATokenOnceToARank) {
   for (const auto& [ep, etp] : {std::pair<int64_t, int64_t>{2, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 4}}) {
     SCOPED_TRACE(::testing::Message() << "ep " << ep << " etp " << etp);
     int64_t rows = 0;
-    for (int64_t t = 0; t < kTokens; ++t) {
+    for (int64_t t = 0; t < kExpertTokens; ++t) {
       std::set<int64_t> ranks;
       for (int64_t k = 0; k < kChoices; ++k) {
         const int64_t of_expert = choices[t][k].item<int64_t>() / (kExperts / ep);
@@ -189,12 +189,12 @@ TimedPair pair_of(int64_t world, const layout::MeshShape& shape, recipe::ExpertO
     WatchedCommunicator watched(thread, watch);
     const MeshGroups groups(watched, mesh);
     Turns turns;
-    const Tensor weight = at::ones({kTokens, kChoices}, at::kFloat);
+    const Tensor weight = at::ones({kExpertTokens, kChoices}, at::kFloat);
     const auto product = [&](const Tensor& rows, const std::vector<int64_t>&, const auto& later) {
       return product_in_time(watch, rows, later);
     };
     const auto forward = [&] {
-      Tensor x = at::ones({kTokens, kHidden}, at::kFloat).requires_grad_(true);
+      Tensor x = at::ones({kExpertTokens, kHidden}, at::kFloat).requires_grad_(true);
       for (int64_t layer = 0; layer < layers; ++layer)
         x = dispatch_to_experts(groups, options, mixer_in_time(watch, x, mixer), {even_choices(), weight, kExperts}, product, &turns);
       return x.sum();

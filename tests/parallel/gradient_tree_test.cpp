@@ -15,7 +15,7 @@ namespace {
 
 using layout::Axis;
 
-constexpr int64_t kRows = 13, kColumns = 5, kVector = 7;
+constexpr int64_t kTreeRows = 13, kColumns = 5, kVector = 7;
 
 layout::ParameterSpec spec_of(const std::string& name, layout::Shape shape, int64_t layer) {
   layout::ParameterSpec spec;
@@ -45,7 +45,7 @@ void expect_sums(int64_t micro_batches, const Layout& layout) {
   const int64_t world = layout.replicas * layout.context_ranks;
   comm::run_ranks(world, [&](comm::Communicator& communicator) {
     Ranks ranks(communicator, {.mesh = {world, {.cp = layout.context_ranks}}, .zero = layout.zero, .elastic = true});
-    model::ParameterSet set({spec_of("matrix", {kRows, kColumns}, 0), spec_of("vector", {kVector}, 1)}, Precision::named("fp32"), at::kCPU,
+    model::ParameterSet set({spec_of("matrix", {kTreeRows, kColumns}, 0), spec_of("vector", {kVector}, 1)}, Precision::named("fp32"), at::kCPU,
                             model::Use::kTraining, ranks.place());
     set.add_stacked("matrix", {"matrix"});
     set.add_stacked("vector", {"vector"});

@@ -1,4 +1,4 @@
-"""MiniMax-Text-01 as published (minimax-01.md §2, the official reading of §2.2), token by token in fp64: half of each softmax head is rotated,
+"""MiniMax-Text-01 as published (docs/sources/minimax-01.md §2, the official reading of §2.2), token by token in fp64: half of each softmax head is rotated,
 lightning layers have the official decay slopes. torch is there for gradients alone; no line of it is shared with Longhaul."""
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ CONFIGS = {
     "minimax-original": SMALL,
     "minimax-original-postnorm-false": dict(SMALLER, postnorm=False),
     "minimax-original-tied": dict(SMALLER, tie_word_embeddings=True),
-    # Of the size of the public tiny-random/minimax-m1 (minimax-01.md §9.2).
+    # Of the size of the public tiny-random/minimax-m1 (docs/sources/minimax-01.md §9.2).
     "minimax-m1-tiny": dict(
         COMMON, attn_type_list=[0, 1], hidden_size=64, head_dim=32, intermediate_size=128, **factors((ALPHA, 1.0), (ALPHA, 1.0), (ALPHA, 1.0)),
         max_position_embeddings=4096, num_attention_heads=2, num_hidden_layers=2, num_key_value_heads=1, num_local_experts=8, rotary_dim=16,

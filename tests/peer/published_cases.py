@@ -44,7 +44,7 @@ def minimax(golden, heads, layer_types, **more):
 
 
 def minimax_of_specification(heads, layers, experts):
-    """minimax-01.md §9.1 to the letter."""
+    """docs/sources/minimax-01.md §9.1 to the letter."""
     return transformers.MiniMaxConfig(
         vocab_size=512, hidden_size=64, head_dim=32, num_attention_heads=heads, num_key_value_heads=2, num_hidden_layers=layers,
         layer_types=(["linear_attention"] * 7 + ["full_attention"]) * (layers // 8), intermediate_size=96, num_local_experts=experts,

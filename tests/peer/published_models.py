@@ -4,8 +4,8 @@
     published_models.py PATH_TO_longhaul [NAME…]
 
 Each is imported and scored: logits within 1e-4 in fp32, equal argmax. Exported again: the same tensors to the byte, which `transformers`
-loads without a word and gives the same logits. In bf16 too: the same bytes. minimax-01.md §9.1 to the letter, a batch with padding on the left included. Half-rotary MiniMaxes in their
-original layout, §9.2's among them, are compared with a plain forward pass in fp64 (minimax-01.md §2), from which a reading that rotates whole heads must be far away.
+loads without a word and gives the same logits. In bf16 too: the same bytes. docs/sources/minimax-01.md §9.1 to the letter, a batch with padding on the left included. Half-rotary MiniMaxes in their
+original layout, §9.2's among them, are compared with a plain forward pass in fp64 (docs/sources/minimax-01.md §2), from which a reading that rotates whole heads must be far away.
 """
 import json
 import logging

@@ -7,7 +7,7 @@
 namespace longhaul::plan {
 namespace {
 
-// arXiv 2410.21680 as specs/reliability.md §3 works it out: 6.5 failures per 1,000 node-days, restart and checkpoint 300 s.
+// arXiv 2410.21680 as docs/sources/reliability.md §3 works it out: 6.5 failures per 1,000 node-days, restart and checkpoint 300 s.
 TEST(EffectiveRateFormulas, KnownValues) {
   struct Known {
     double gpus, failures, checkpoint_s, interval_minutes, rate;

@@ -10,7 +10,7 @@ namespace {
 
 recipe::ModelConfig text_01() { return recipe::preset_model("minimax-text-01"); }
 
-// Known values: megascale.md §8.6, whose figures are given to four or five digits.
+// Known values: docs/sources/megascale.md §8.6, whose figures are given to four or five digits.
 TEST(Flops, MiniMaxText01) {
   EXPECT_NEAR(training_flops_per_token(text_01(), 8192).matrices, 2.8304e11, 1e7);
   EXPECT_NEAR(training_flops_per_token(text_01(), 8192).recurrence, 8.81e8, 1e6);
@@ -149,7 +149,7 @@ TEST(Flops, WithoutAnOrder) {
   EXPECT_EQ(whole.matrices, causal.matrices);
 }
 
-// A Toeplitz encoding: two multiply-adds a channel and exponential, forward and twice that backward (linear-attention.md §8.3: 4 n d e forward); its
+// A Toeplitz encoding: two multiply-adds a channel and exponential, forward and twice that backward (docs/sources/linear-attention.md §8.3: 4 n d e forward); its
 // coefficients are in no product. And of the published cosFormer2 models PFLOPs of a step, as above, whose table has the chunked recurrence.
 TEST(Flops, ToeplitzEncoding) {
   recipe::ModelConfig config = recipe::preset_model("cosformer2-70m"), without = config;

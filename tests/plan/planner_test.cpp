@@ -29,12 +29,12 @@ namespace {
 using recipe::PipelineSchedule;
 using ::testing::HasSubstr;
 
-Cluster a100(int64_t gpus) { return load_cluster("a100", gpus); }
-Work gpt_175b() { return work_of(recipe::preset_model("megascale-175b"), 2048); }
+Cluster planner_a100(int64_t gpus) { return load_cluster("a100", gpus); }
+Work planner_gpt_175b() { return work_of(recipe::preset_model("megascale-175b"), 2048); }
 
 // Equation 3 of arXiv 2104.04473: 72·B·s·l·h²(1 + s/6h + V/12lh). Biases, norms and positions are in no product.
 TEST(Work, ProductsOfAGpt) {
-  const Work work = gpt_175b();
+  const Work work = planner_gpt_175b();
   const double h = 12288, s = 2048, l = 96, v = 64000;
   EXPECT_NEAR(work.flops.full() / (72 * l * h * h * (1 + s / (6 * h) + v / (12 * l * h))), 1, 1e-9);
   EXPECT_NEAR(work.dense_products, 12 * h * h, 1);
@@ -108,7 +108,7 @@ TEST(RankMemory, AgreesWithTheStateOfAMesh) {
   const Work work = work_of(model, 4096);
   for (const auto& [zero, copies] : {std::pair<int64_t, int64_t>{0, 1}, {1, 1}, {2, 1}, {3, 1}, {1, 2}, {3, 2}, {3, 4}}) {
     const PlanLayout layout{.dp = 4, .tp = 2, .pp = 2, .zero = zero, .zero_copies = copies};
-    const RankMemory memory = rank_memory(work, layout, 64, a100(16));
+    const RankMemory memory = rank_memory(work, layout, 64, planner_a100(16));
     const layout::Mesh mesh(16, {.pp = 2, .tp = 2, .copies = copies});
     double exact = 0;
     for (int64_t rank = 0; rank < 16; ++rank) {
@@ -144,8 +144,8 @@ TEST(WorkByHand, ModulesAheadAndRecomputation) {
 
 // The peak is of the devices that the layout has.
 TEST(WorkByHand, SharesOfThePeakAreOfTheLayoutsDevices) {
-  const Work work = gpt_175b();
-  const PlanCandidate plan = evaluate(work, {.tp = 8, .pp = 8}, a100(1024), 64);
+  const Work work = planner_gpt_175b();
+  const PlanCandidate plan = evaluate(work, {.tp = 8, .pp = 8}, planner_a100(1024), 64);
   EXPECT_NEAR(plan.mfu, 64 * 2048 * work.flops.causal() / (64 * 312e12 * plan.seconds), 1e-12);
 }
 
@@ -179,7 +179,7 @@ TEST(RankMemory, TensorRanksThatOutnumberKeyHeadsHoldCopies) {
   EXPECT_NEAR(work.dense_products_of(2), work.dense_products / 2, 1);
   EXPECT_NEAR(work.kept_of(recipe::Recompute::kNone, 8), (work.kept_bytes - 2 * 2 * 2 * key_or_value) / 8 + 2 * 2 * key_or_value, 1e-6);
 
-  const RankMemory memory = rank_memory(work, {.tp = 8}, 64, a100(8));
+  const RankMemory memory = rank_memory(work, {.tp = 8}, 64, planner_a100(8));
   const RankState state =
       rank_state(model, recipe::Dtype::kBf16, {}, {.mesh = layout::Mesh(8, {.tp = 8, .key_copies = 4}), .rank = 0, .zero = 0});
   EXPECT_NEAR((memory.weights + memory.gradients + memory.optimizer) / (state.weights + state.gradients + state.optimizer), 1, 0.003);
@@ -190,7 +190,7 @@ TEST(RankMemory, PartsByHand) {
   recipe::ModelConfig model = recipe::preset_model("llama-3-8b");
   model.tie_embeddings = false;
   const Work work = work_of(model, 4096);
-  Cluster cluster = a100(8);
+  Cluster cluster = planner_a100(8);
   cluster.reserved_bytes = 3e9;
   cluster.fragmentation = 0.1;
   const RankMemory one = rank_memory(work, {.pp = 8, .micro_batch = 2}, 16, cluster);
@@ -213,13 +213,13 @@ TEST(RankMemory, InFlight) {
 
 // 34·s·b·h/t bytes a layer (arXiv 2205.05198) is of a GPT with dropout masks, 2 · s·b·h of them; ours has none and keeps its norms' statistics.
 TEST(RankMemory, ActivationsNearThePublishedFormula) {
-  const Work work = gpt_175b();
+  const Work work = planner_gpt_175b();
   const double published = 34 * 12288.0;
   EXPECT_NEAR(work.kept_bytes / published, 1, 0.15);
 }
 
 TEST(Goodput, PublishedFailureRates) {
-  Cluster cluster = a100(16384);
+  Cluster cluster = planner_a100(16384);
   cluster.failures_per_node_day = 6.5e-3;
   EXPECT_NEAR(mean_to_failure_s(cluster) / 3600, 1.80, 0.005);
   cluster.gpus = 131072;
@@ -282,7 +282,7 @@ TEST(Calibration, OfARun) {
         observe::to_json({.common = {.run = "r"}, .body = observe::StepReport{.step = ++number, .milliseconds = milliseconds}}) + "\n";
   }
   write_text_atomically(folder.path() / "events.jsonl", events);
-  Cluster cluster = a100(1);
+  Cluster cluster = planner_a100(1);
   cluster.efficiency = calibrated(folder.path(), cluster);
   const recipe::Recipe recipe = recipe::load(folder.path() / "recipe.toml").recipe;
   const PlanLayout layout = layout_of_recipe(recipe);
@@ -305,7 +305,7 @@ double expert_exchange(int64_t ep, int64_t etp, recipe::Dispatcher dispatcher = 
   recipe::ModelConfig model = recipe::preset_model("gpt2-124m");
   model.experts = 8;
   model.experts_per_token = 2;
-  Cluster cluster = a100(8);
+  Cluster cluster = planner_a100(8);
   cluster.efficiency.by_size = false;
   cluster.efficiency.message_s = 0;
   return step_parts(work_of(model, 1024), {.dp = 8, .ep = ep, .etp = etp, .dispatcher = dispatcher}, 8, cluster, {}).expert_exchange;
@@ -333,8 +333,8 @@ TEST(Exchanges, OfTheOtherDispatchers) {
 
 // One thing changed: each change can be, is what it says and is not the plan itself; the fastest plan of a search has no better neighbour that fits.
 TEST(NextChanges, AreNeighbours) {
-  const Work work = gpt_175b();
-  const Cluster cluster = a100(1024);
+  const Work work = planner_gpt_175b();
+  const Cluster cluster = planner_a100(1024);
   const SearchResult found = search(work, cluster, {.batch = 1536});
   ASSERT_FALSE(found.best.empty());
   const PlanCandidate& best = found.best.front();
@@ -364,7 +364,7 @@ TEST(NextChanges, AreNeighbours) {
 // Twelve heads go over four tensor ranks and not over eight.
 TEST(NextChanges, DealOutHeads) {
   const Work work = work_of(recipe::preset_model("gpt2-124m"), 1024);
-  const Cluster cluster = a100(16);
+  const Cluster cluster = planner_a100(16);
   int64_t layouts = 0;
   for (const Change& change : next_changes(work, evaluate(work, {.dp = 4, .tp = 4}, cluster, 64), cluster, 64)) {
     layouts += change.of == Change::Of::kLayout ? 1 : 0;
@@ -375,8 +375,8 @@ TEST(NextChanges, DealOutHeads) {
 }
 
 TEST(NextChanges, OfTheBatchAndTheCluster) {
-  const Work work = gpt_175b();
-  const Cluster cluster = a100(1024);
+  const Work work = planner_gpt_175b();
+  const Cluster cluster = planner_a100(1024);
   const PlanCandidate plan = evaluate(work, {.dp = 16, .tp = 8, .pp = 8}, cluster, 256);
   int64_t batches = 0, clusters = 0;
   for (const Change& change : next_changes(work, plan, cluster, 256)) {

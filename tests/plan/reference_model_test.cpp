@@ -1,4 +1,4 @@
-// The formulas beside a reference model that was worked out on paper (specs planner.md §8, 23 published steps with their errors to a tenth of a percent),
+// The formulas beside a reference model that was worked out on paper (specs docs/sources/planner.md §8, 23 published steps with their errors to a tenth of a percent),
 // and memory beside Korthikanti's figures. It tests the implementation; published_test.cpp has how far plans can be trusted.
 #include <gtest/gtest.h>
 

@@ -177,7 +177,7 @@ TEST(ScalingStudy, FormulasGiveThePrintedNumbers) {
       EXPECT_NEAR(petaflops, model.printed_petaflops[i], 0.051) << model.name << " " << name_of(architecture);
     }
   }
-  const double expected[] = {1.633, 0.501, 0.483, 0.529};  // linear-attention.md §12, of the 70M models
+  const double expected[] = {1.633, 0.501, 0.483, 0.529};  // docs/sources/linear-attention.md §12, of the 70M models
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_NEAR(study_training_flops(kStudyArchitectures[i], study_models()[0].shape, 8192, 480 * 8192) / 1e15, expected[i], 0.0006);
   }

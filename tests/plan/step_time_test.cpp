@@ -13,7 +13,7 @@ using recipe::PipelineSchedule;
 Cluster some_a100s(int64_t gpus) { return load_cluster("a100", gpus); }
 Work large_gpt() { return work_of(recipe::preset_model("megascale-175b"), 2048); }
 
-// Parts of a layer by hand, as the reference model of specs planner.md §8 has them.
+// Parts of a layer by hand, as the reference model of specs docs/sources/planner.md §8 has them.
 TEST(StepTime, OfOneLayerByHand) {
   const Work work = large_gpt();
   Cluster cluster = some_a100s(64);

@@ -15,7 +15,7 @@
 namespace longhaul::storage::crash_test {
 namespace {
 
-const std::filesystem::path kFolder = "/run/checkpoints";
+const std::filesystem::path kCrashFolder = "/run/checkpoints";
 
 // What a checkpoint's manifest says was put into it, after every byte was verified against what that seed writes.
 uint64_t verified_seed(const Checkpoint& checkpoint) {
@@ -32,7 +32,7 @@ struct Replay {
 };
 
 void check_state(const RecordingFileSystem& disk, uint64_t older, uint64_t newer, bool returned, Replay& replay) {
-  const Search search = find_newest_valid(disk, kFolder);
+  const Search search = find_newest_valid(disk, kCrashFolder);
   ++replay.states;
   ASSERT_TRUE(search.newest.has_value()) << "nothing loads";
   const uint64_t seed = verified_seed(*search.newest);
@@ -82,15 +82,15 @@ void check_prefix(const RecordingFileSystem& disk, size_t begin, size_t prefix, 
 TEST(CrashReplay, EveryPrefixAndUnsyncedSubsetLoadsOldOrNew) {
   RecordingFileSystem disk;
   RetentionPolicy policy{.keep_last = 1};
-  save_test_checkpoint(disk, kFolder, 10, 1, 100);
+  save_test_checkpoint(disk, kCrashFolder, 10, 1, 100);
   Replay replay;
   size_t begin = disk.log().size();
   uint64_t older = 100;
   for (const auto& [step, generation, seed] : std::vector<std::tuple<int64_t, int64_t, uint64_t>>{
            {20, 1, 200}, {30, 2, 300}, {30, 3, 400} /*the same step again, after a rollback*/}) {
-    save_test_checkpoint(disk, kFolder, step, generation, seed);
+    save_test_checkpoint(disk, kCrashFolder, step, generation, seed);
     const size_t committed = disk.log().size();
-    prune_unread(disk, kFolder, policy, generation, 0);
+    prune_unread(disk, kCrashFolder, policy, generation, 0);
     for (size_t prefix = begin; prefix <= disk.log().size(); ++prefix) {
       SCOPED_TRACE(fmt::format("step {} generation {} prefix {}", step, generation, prefix));
       ++replay.prefixes;
@@ -100,7 +100,7 @@ TEST(CrashReplay, EveryPrefixAndUnsyncedSubsetLoadsOldOrNew) {
     begin = disk.log().size() + 1;
     older = seed;
   }
-  EXPECT_EQ(list_checkpoints(disk, kFolder).size(), 1u);
+  EXPECT_EQ(list_checkpoints(disk, kCrashFolder).size(), 1u);
   EXPECT_GT(replay.found_old, 100u);
   EXPECT_GT(replay.found_new, 100u);
   EXPECT_EQ(replay.exhaustive, replay.prefixes) << "the log grew: raise the limit, or say here why not all subsets are run";
@@ -129,9 +129,9 @@ TEST(CrashReplay, MissingSyncWouldBeNoticed) {
   };
   RecordingFileSystem disk;
   Forgetful forgetful(disk);
-  save_test_checkpoint(forgetful, kFolder, 10, 1, 100);
+  save_test_checkpoint(forgetful, kCrashFolder, 10, 1, 100);
   const auto crashed = disk.after_crash(disk.log().size(), [](size_t) { return Survival{Survival::Kind::kLost}; });
-  EXPECT_FALSE(find_newest_valid(*crashed, kFolder).newest.has_value());
+  EXPECT_FALSE(find_newest_valid(*crashed, kCrashFolder).newest.has_value());
 }
 
 TEST(DiskFull, AtEveryOperationTheOldCheckpointStays) {
@@ -140,32 +140,32 @@ TEST(DiskFull, AtEveryOperationTheOldCheckpointStays) {
     for (int64_t at = 0; at < operations; ++at) {
       SCOPED_TRACE(fmt::format("fault {} at operation {}", static_cast<int>(fault), at));
       RecordingFileSystem disk;
-      save_test_checkpoint(disk, kFolder, 10, 1, 100);
+      save_test_checkpoint(disk, kCrashFolder, 10, 1, 100);
       FaultFileSystem faulty(disk);
       const auto save = [&] {
-        save_test_checkpoint(faulty, kFolder, 20, 1, 200);
-        prune_unread(faulty, kFolder, {.keep_last = 1}, 1, 0);
+        save_test_checkpoint(faulty, kCrashFolder, 20, 1, 200);
+        prune_unread(faulty, kCrashFolder, {.keep_last = 1}, 1, 0);
       };
       if (at == 0) {
         save();
         operations = faulty.operations();
         ASSERT_GT(operations, 15);
         disk = RecordingFileSystem();
-        save_test_checkpoint(disk, kFolder, 10, 1, 100);
+        save_test_checkpoint(disk, kCrashFolder, 10, 1, 100);
       }
       faulty.fail_at(at, fault);
       const Error error = error_of(save);
       EXPECT_EQ(error.code(), ExitCode::kDisk) << error.what();
       ++failures;
-      const Search search = find_newest_valid(disk, kFolder);
+      const Search search = find_newest_valid(disk, kCrashFolder);
       ASSERT_TRUE(search.newest.has_value());
       const uint64_t seed = verified_seed(*search.newest);
       EXPECT_TRUE(seed == 100 || seed == 200);
-      EXPECT_TRUE(disk.exists(kFolder / name_of_save(10, 1)) || seed == 200);
+      EXPECT_TRUE(disk.exists(kCrashFolder / name_of_save(10, 1)) || seed == 200);
       // Space returns: the next save works, whatever the failed one left behind.
       faulty.clear();
-      save_test_checkpoint(faulty, kFolder, 20, 1, 300);
-      const Search after = find_newest_valid(disk, kFolder);
+      save_test_checkpoint(faulty, kCrashFolder, 20, 1, 300);
+      const Search after = find_newest_valid(disk, kCrashFolder);
       ASSERT_TRUE(after.newest.has_value());
       EXPECT_EQ(verified_seed(*after.newest), 300u);
     }
@@ -176,13 +176,13 @@ TEST(DiskFull, AtEveryOperationTheOldCheckpointStays) {
 TEST(DiskFull, SilentBitFlipOnTheWayToTheDiskIsNoticed) {
   for (int64_t write = 0; write < 3; ++write) {
     RecordingFileSystem disk;
-    save_test_checkpoint(disk, kFolder, 10, 1, 100);
+    save_test_checkpoint(disk, kCrashFolder, 10, 1, 100);
     FaultFileSystem faulty(disk);
     faulty.flip_bit_of_write(write, 70, 3);
-    save_test_checkpoint(faulty, kFolder, 20, 1, 200);
-    const PruneReport report = prune_unread(faulty, kFolder, {.keep_last = 1}, 1, 0);
+    save_test_checkpoint(faulty, kCrashFolder, 20, 1, 200);
+    const PruneReport report = prune_unread(faulty, kCrashFolder, {.keep_last = 1}, 1, 0);
     EXPECT_TRUE(report.removed.empty()) << "nothing goes before the new one is verified";
-    const Search search = find_newest_valid(disk, kFolder);
+    const Search search = find_newest_valid(disk, kCrashFolder);
     ASSERT_TRUE(search.newest.has_value());
     EXPECT_EQ(verified_seed(*search.newest), 100u);
     EXPECT_EQ(search.rejected.size(), 1u);

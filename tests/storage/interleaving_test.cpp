@@ -15,7 +15,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 
-const std::filesystem::path kFolder = "/run/checkpoints";
+const std::filesystem::path kInterleavingFolder = "/run/checkpoints";
 
 // One tensor of four bytes: few operations, so that all their orders can be run.
 void write_small_file(FileSystem& files, CheckpointWriter& writer, uint64_t seed) {
@@ -25,7 +25,7 @@ void write_small_file(FileSystem& files, CheckpointWriter& writer, uint64_t seed
 }
 
 void save_small(FileSystem& files, int64_t step, int64_t generation) {
-  CheckpointWriter writer(files, kFolder, step, generation);
+  CheckpointWriter writer(files, kInterleavingFolder, step, generation);
   write_small_file(files, writer, static_cast<uint64_t>(100 * generation + step));
   writer.commit({.run_id = "test", .wall_time = "2026-01-01T00:00:00Z"});
   writer.point_latest_here();
@@ -33,7 +33,7 @@ void save_small(FileSystem& files, int64_t step, int64_t generation) {
 
 std::string saved_and_pruned(FileSystem& files, int64_t step, int64_t generation, double now_s = 0) {
   save_small(files, step, generation);
-  prune_unread(files, kFolder, {.keep_last = 1}, generation, now_s);
+  prune_unread(files, kInterleavingFolder, {.keep_last = 1}, generation, now_s);
   return "saved";
 }
 
@@ -45,7 +45,7 @@ struct Found {
 // What counts as a checkpoint, by name.
 std::map<std::string, Found> inventory(const FileSystem& disk) {
   std::map<std::string, Found> found;
-  for (const CheckpointSummary& summary : list_checkpoints(disk, kFolder)) {
+  for (const CheckpointSummary& summary : list_checkpoints(disk, kInterleavingFolder)) {
     Found& one = found[summary.path.filename().string()];
     one.generation = summary.generation;
     one.contents = read_small_file(disk, summary.path / kManifestName, ExitCode::kDisk, 1 << 20) +
@@ -67,7 +67,7 @@ std::string nothing_later_is_touched(const RecordingFileSystem& before, const Re
     if (found.generation <= who.generation || (now != is.end() && now->second.contents == found.contents)) continue;
     return fmt::format("generation {} took {} from generation {}", who.generation, name, found.generation);
   }
-  const Search search = find_newest_valid(after, kFolder);
+  const Search search = find_newest_valid(after, kInterleavingFolder);
   if (!search.newest) return "nothing loads";
   if (!search.rejected.empty()) return "half a checkpoint counts: " + search.rejected.front().reason;
   const int64_t newest = std::max(newest_generation(was), newest_generation(is)), found = search.newest->manifest().generation;
@@ -110,7 +110,7 @@ TEST(EveryOrder, OfASaveWhoseFolderIsTakenForAnOrphan) {
                                       },
                                       1},
                                      {[](FileSystem& files) {
-                                        prune_unread(files, kFolder, {.keep_last = 1}, 2, 1e9);
+                                        prune_unread(files, kInterleavingFolder, {.keep_last = 1}, 2, 1e9);
                                         return "pruned";
                                       },
                                       2}},
@@ -121,7 +121,7 @@ TEST(EveryOrder, OfASaveWhoseFolderIsTakenForAnOrphan) {
 }
 
 std::string claimed_and_saved(FileSystem& files) {
-  const int64_t generation = claim_generation(files, kFolder, 2);
+  const int64_t generation = claim_generation(files, kInterleavingFolder, 2);
   save_small(files, 20, generation);
   return std::to_string(generation);
 }
@@ -129,7 +129,7 @@ std::string claimed_and_saved(FileSystem& files) {
 TEST(EveryOrder, OfThreeClaimsGivesThreeGenerations) {
   RecordingFileSystem disk;
   save_small(disk, 10, 4);
-  const auto claim = [](FileSystem& files) { return std::to_string(claim_generation(files, kFolder, 2)); };
+  const auto claim = [](FileSystem& files) { return std::to_string(claim_generation(files, kInterleavingFolder, 2)); };
   const Orders orders = every_order(disk, {{claim, 0}, {claim, 0}, {claim, 0}}, [](auto&...) { return ""; });
   EXPECT_EQ(orders.results.size(), 6u);
   for (std::vector<std::string> results : orders.results) {
@@ -152,7 +152,7 @@ TEST(EveryOrder, OfAReaderAndAWriterFindsACheckpoint) {
   save_small(disk, 10, 1);
   const Orders orders = every_order(disk,
                                     {{[](FileSystem& files) {
-                                        const Search search = find_newest_valid(files, kFolder);
+                                        const Search search = find_newest_valid(files, kInterleavingFolder);
                                         return search.newest ? std::to_string(search.newest->manifest().step) : "nothing";
                                       },
                                       0},
@@ -167,13 +167,13 @@ TEST(EveryOrder, OfAReaderAndAWriterFindsACheckpoint) {
 
 // What the protocol was before: a look at who has saved, then a rename to a name that others use too. The check must find its fault.
 std::string saved_as_before(FileSystem& files, int64_t step, int64_t generation) {
-  CheckpointWriter writer(files, kFolder, step, generation);
+  CheckpointWriter writer(files, kInterleavingFolder, step, generation);
   write_small_file(files, writer, static_cast<uint64_t>(100 * generation + step));
   const auto made = writer.commit({.run_id = "test", .wall_time = "2026-01-01T00:00:00Z"});
-  const auto target = kFolder / CheckpointName{.step = step}.text();
-  if (newest_committed_generation(files, kFolder) > generation) return "fenced";
+  const auto target = kInterleavingFolder / CheckpointName{.step = step}.text();
+  if (newest_committed_generation(files, kInterleavingFolder) > generation) return "fenced";
   if (files.exists(target)) {
-    const auto displaced = kFolder / fmt::format("{}.replaced-{}", target.filename().string(), generation);
+    const auto displaced = kInterleavingFolder / fmt::format("{}.replaced-{}", target.filename().string(), generation);
     files.rename(target, displaced);
     files.rename(made, target);
     discard_folder(files, displaced);

@@ -79,7 +79,7 @@ class PlainLineage {
   }
   static Tensor at_angles(const Tensor& x, const Tensor& angle) { return at::cat({x * angle.cos(), x * angle.sin()}); }
 
-  // Slopes as ALiBi's (2108.12409), scaled down with depth: TransNormerLLM's released code; and the other variants of linear-attention.md §3.2.
+  // Slopes as ALiBi's (2108.12409), scaled down with depth: TransNormerLLM's released code; and the other variants of docs/sources/linear-attention.md §3.2.
   double tnl_slope(int64_t n, int64_t l) const {
     const auto heads = static_cast<double>(c_.heads), layers = static_cast<double>(c_.layers);
     const double code = (c_.layers > 1 ? 1 - static_cast<double>(l) / (layers - 1) : 1) + 1e-5, text = 1 - static_cast<double>(l) / layers;

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-struct Killed {};  // thrown where a process is to end without a word
+struct KilledRun {};  // thrown where a process is to end without a word
 
 // The memory tier has no room while `full`.
 class FullMemory final : public storage::WrappedFileSystem {
@@ -58,12 +58,12 @@ class MemoryRun : public ::testing::Test {
     try {
       Trainer trainer(task, *optimizer, alone, events, files_, control, options);
       control.stop = [&] {
-        if (trainer.step() == killed_behind && --times_there_ == 0) throw Killed();
+        if (trainer.step() == killed_behind && --times_there_ == 0) throw KilledRun();
         return 0;
       };
       trainer.resume();
       trainer.run();
-    } catch (const Killed&) {
+    } catch (const KilledRun&) {
     }
     return task.value().clone();
   }

@@ -223,7 +223,7 @@ TEST_F(RunOnRanks, InBf16TheCurveIsTheSameButForRounding) {
   }
 }
 
-// long-context-parallelism.md A11: a hybrid's curve over a hundred steps in fp32, on 1, 2 and 4 context ranks by every method.
+// docs/sources/long-context-parallelism.md A11: a hybrid's curve over a hundred steps in fp32, on 1, 2 and 4 context ranks by every method.
 TEST_F(RunOnRanks, AHundredStepsOnContextRanksAreThoseOfOne) {
   const Overrides shared = {"train.dtype=fp32",       "train.steps=100",          "train.batch=2", "train.micro_batch=2",
                             "train.evaluate_every=0", "train.checkpoint_every=0", "optim.lr=1e-3"};

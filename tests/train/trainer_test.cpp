@@ -353,7 +353,7 @@ TEST_F(TrainerLoop, AnotherRecipeIsRefusedOnResume) {
   EXPECT_THAT(again.error->what(), HasSubstr("train.seed"));
 }
 
-// A round's steps are counted, not its updates (specs: co2.md §10): the second of two workers skips its second step, and both meet behind the third all the same.
+// A round's steps are counted, not its updates (docs/sources/co2.md §10): the second of two workers skips its second step, and both meet behind the third all the same.
 // Each update takes lr · g away; behind the first round both have taken two and a half, behind the second three more.
 TEST(TrainerOfWorkers, AStepThatOneSkipsIsOneOfItsRound) {
   TemporaryFolder folder;

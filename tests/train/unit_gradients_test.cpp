@@ -1,4 +1,4 @@
-// moe-parallel-folding.md §12.4: where every gradient is 1, the global norm is the root of the number of parameters, whatever ranks hold: each element
+// docs/sources/moe-parallel-folding.md §12.4: where every gradient is 1, the global norm is the root of the number of parameters, whatever ranks hold: each element
 // counts once.
 #include <gtest/gtest.h>
 

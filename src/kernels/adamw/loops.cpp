@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace longhaul::kernels::HWY_NAMESPACE {
 namespace {
 
-// optimizers.md §4:  w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²
+// docs/sources/optimizers.md §4:  w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²
 //                    w ← w − lr/(1 − β1^t) · m / (sqrt(v)/sqrt(1 − β2^t) + ε)
 template <class Real>
 void adamw(Real* master, Real* m, Real* v, Real* grad, uint16_t* value, int64_t n, const AdamwScalars& scalars) {

@@ -1,4 +1,4 @@
-// attention on a GPU: raw pointers, sizes and a stream (contract: op.h; FlashAttention-2, arXiv 2307.08691, megascale.md §12).
+// attention on a GPU: raw pointers, sizes and a stream (contract: op.h; FlashAttention-2, arXiv 2307.08691, docs/sources/megascale.md §12).
 //
 // mma.m16n8k16 with bf16 operands; scores, softmax and sums in fp32. The backward pass computes dk, dv in blocks over keys and dq in
 // blocks over queries: each score twice, nothing added from several blocks, so results are deterministic. Head sizes 1 … 256; the

@@ -6,7 +6,7 @@
 //
 //   o = Σ_j p_j v_j,  p_j = exp(scale q·k_j − ℓ),  ℓ = log Σ_j exp(scale q·k_j),  δ = do·o − dℓ,  ds_j = p_j (do·v_j − δ)
 //
-// Visibility::pair gives what one range of queries sees of one range of keys. Source: specs/long-context-parallelism.md A6.
+// Visibility::pair gives what one range of queries sees of one range of keys. Source: docs/sources/long-context-parallelism.md A6.
 #pragma once
 
 #include "kernels/attention/op.h"

@@ -4,7 +4,7 @@
 // A tile holds scores with keys as rows and queries as columns (lanes): a column's maximum and sum stay in registers, nothing is
 // added across lanes, and rows 2i and 2i + 1 interleave into the panels that block.h multiplies. Key row r is visible to the query of
 // column c where first + r ≤ c < last + r. Results of a column do not depend on how many columns a tile has.
-// Sources: FlashAttention-2, arXiv 2307.08691, algorithms 1 and 2; specs/megascale.md §12.
+// Sources: FlashAttention-2, arXiv 2307.08691, algorithms 1 and 2; docs/sources/megascale.md §12.
 #pragma once
 
 #include <cstdint>

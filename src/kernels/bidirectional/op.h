@@ -1,5 +1,5 @@
 // Linear attention of data without an order, images and video above all: every token reads what all tokens of its document wrote, LightNet's additive
-// recurrence without causality (arXiv 2405.21022; linear-attention.md §8.1, §8.2):
+// recurrence without causality (arXiv 2405.21022; docs/sources/linear-attention.md §8.1, §8.2):
 //
 //   K = softmax of the logits x over a document's tokens, for each key channel        S = Kᵀ V        O = Q S
 //

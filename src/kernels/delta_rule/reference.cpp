@@ -58,7 +58,7 @@ void delta_step(const DeltaView<Real>& view, int64_t t, int64_t h, Real* state, 
   }
 }
 
-Tensor first_states(const DeltaRuleProblem& problem, const Tensor& given) {
+Tensor reference_first_states(const DeltaRuleProblem& problem, const Tensor& given) {
   if (given.defined()) return given.detach().to(problem.state_type()).clone(at::MemoryFormat::Contiguous);
   return at::zeros({problem.documents(), problem.heads(), problem.keys(), problem.values()}, problem.state_options());
 }
@@ -68,7 +68,7 @@ LinearRecurrenceResult delta_forward(const DeltaRuleProblem& problem) {
   const DeltaView<Real> view(problem);
   const int64_t keys = view.keys, values = view.values;
   const Tensor o = at::empty({problem.tokens(), view.heads, values}, problem.state_options());
-  const Tensor states = first_states(problem, problem.in.initial_state_nhkv);
+  const Tensor states = reference_first_states(problem, problem.in.initial_state_nhkv);
   std::vector<Real> residual(static_cast<size_t>(values));
   for (int64_t n = 0; n < problem.documents(); ++n) {
     for (int64_t h = 0; h < view.heads; ++h) {
@@ -142,8 +142,8 @@ template <class Real>
 DeltaRuleGradients delta_backward(const DeltaRuleProblem& problem, const Tensor& d_o_thd, const Tensor& d_final) {
   const DeltaView<Real> view(problem);
   const DeltaSums<Real> sums(view);
-  const Tensor d_o = view.wide(d_o_thd), d_states = first_states(problem, d_final),
-               initial = first_states(problem, problem.in.initial_state_nhkv);
+  const Tensor d_o = view.wide(d_o_thd), d_states = reference_first_states(problem, d_final),
+               initial = reference_first_states(problem, problem.in.initial_state_nhkv);
   const int64_t area = view.keys * view.values, values = view.values;
   for (int64_t n = 0; n < problem.documents(); ++n) {
     const int64_t begin = problem.offsets[static_cast<size_t>(n)], length = problem.offsets[static_cast<size_t>(n) + 1] - begin;

@@ -31,7 +31,7 @@ std::vector<int64_t> sorted_tokens(const Tensor& ids) {
   return order;
 }
 
-void add_gradient(const Tensor& ids, const Tensor& dy, const Tensor& sink) {
+void add_gradient_on_cpu(const Tensor& ids, const Tensor& dy, const Tensor& sink) {
   const std::vector<int64_t> order = sorted_tokens(ids);
   const EmbeddingBackward problem{.storage = storage_of(dy),
                                   .tokens = dy.size(0),
@@ -86,7 +86,7 @@ void add_gradient_of(ByDevice choice, const Tensor& ids, const Tensor& dy, const
     else if (choice == ByDevice::kAten)
       add_gradient_aten(ids, dy, buffer);
     else
-      add_gradient(ids, dy, buffer);
+      add_gradient_on_cpu(ids, dy, buffer);
   });
 }
 

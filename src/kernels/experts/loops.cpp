@@ -122,7 +122,7 @@ void route(const RouteForward& p, int64_t begin, int64_t end, void* sums_any) {
   }
 }
 
-// d_logit_e = p_e (dP_e − Σ_j p_j dP_j) + 2 dz log_sum p_e, and for the chosen + w (dw − Σ_j w_j dw_j)        (minimax-01.md §2.6)
+// d_logit_e = p_e (dP_e − Σ_j p_j dP_j) + 2 dz log_sum p_e, and for the chosen + w (dw − Σ_j w_j dw_j)        (docs/sources/minimax-01.md §2.6)
 // dP is that of the token's sequence.
 template <class Real>
 void logit_gradients(const RouteBackward& p, int64_t t) {

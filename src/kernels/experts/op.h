@@ -1,4 +1,4 @@
-// Choosing experts, and moving tokens to them and back (minimax-01.md §2.5, §2.6).
+// Choosing experts, and moving tokens to them and back (docs/sources/minimax-01.md §2.5, §2.6).
 //
 //   route      logits = hidden routerᵀ in fp32, p = softmax(logits), the k largest of them (ties: the lower expert), renormalised to sum
 //              to one; with the statistics that the auxiliary losses need, of each sequence by itself. Gradients flow through p and the
@@ -23,7 +23,7 @@ namespace longhaul::kernels {
 
 struct RouterOptions {
   // sigmoid: scores s = σ(logits), each by itself, as in DeepSeek-V3 (arXiv 2412.19437 §2.1.2); the statistics' p is then s / Σ_e s.
-  // sqrt_softplus: √(log(1 + e^logit)), likewise (moe-parallel-folding.md §4).
+  // sqrt_softplus: √(log(1 + e^logit)), likewise (docs/sources/moe-parallel-folding.md §4).
   enum class Score { kSoftmax, kSigmoid, kSqrtSoftplus };
   Score score = Score::kSoftmax;
   bool normalised = true;  // the weights of a token's choices sum to one (but for 1e-20: all of its sigmoids may vanish); else its scores

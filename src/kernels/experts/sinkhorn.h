@@ -1,4 +1,4 @@
-// Sinkhorn's iteration: a router's logits made into scores by which every expert gets nearly as many tokens as any other (moe-parallel-folding.md §4.2;
+// Sinkhorn's iteration: a router's logits made into scores by which every expert gets nearly as many tokens as any other (docs/sources/moe-parallel-folding.md §4.2;
 // the balanced assignment of BASE layers, arXiv 2103.16716, and S-BASE, 2202.01169). With T tokens, E experts and c = exp(logits), rows and columns are scaled in turn,
 //
 //   d0_t = 1 / (T · (Σ_e d1_e c_te + 1e-8))       d1_e = 1 / (E · (Σ_t d0_t c_te + 1e-8))       from d1 = 1

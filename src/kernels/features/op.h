@@ -1,4 +1,4 @@
-// What the mixers of the linear lineage do to queries, keys and gates around the recurrence (linear-attention.md §1), one pass over memory each:
+// What the mixers of the linear lineage do to queries, keys and gates around the recurrence (docs/sources/linear-attention.md §1), one pass over memory each:
 //
 //   features       y = φ(x), and where there are angles a of each channel or pair (positions times frequencies), per head of D channels
 //     cosine       y = [φ(x) cos a | φ(x) sin a]: products of two such heads are Σ φ(q) φ(k) cos(a_q − a_k)      LRPE, arXiv 2307.14995

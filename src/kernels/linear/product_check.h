@@ -2,7 +2,7 @@
 // is taken in fp64. Rounding leaves a difference, whose size is estimated from the numbers (each y rounded to its type, sums of `in` products in fp32)
 // and exceeded six times by none; what is further away was computed wrongly, or one of the three is no longer what it was. Of the roundings of y that is so
 // whatever they are: each is at most u |y|, so 16 of them that all go one way make u √16 ‖y‖ at most, and 6 u ‖y‖ are allowed. Sources: Huang and Abraham
-// 1984; reliability.md §5.10.
+// 1984; docs/sources/reliability.md §5.10.
 #pragma once
 
 #include "tensor/tensor.h"

@@ -1,4 +1,4 @@
-// The chunked form (linear-attention.md §2) in LibTorch's operators under autograd: any device, every kind of decay, gradients of
+// The chunked form (docs/sources/linear-attention.md §2) in LibTorch's operators under autograd: any device, every kind of decay, gradients of
 // everything. With local positions i, j of a chunk and the sums D_ij = Σ_{j < s ≤ i} log λ_s, all of them ≤ 0:
 //
 //   o_i = scale · [ (q_i ⊙ e^{D_i0}) S + Σ_{j ≤ i} (Σ_c q_ic k_jc e^{D_ijc}) v_j ],   S_next = e^{D_m0} ⊙ S + Σ_j (k_j ⊙ e^{D_mj})ᵀ v_j
@@ -17,21 +17,21 @@ constexpr int64_t kChunk = 64, kChannelChunk = 16;
 constexpr double kSmallestLog = -800;  // e^−800 is 0 in fp64 too; a steeper decay would only cost the sums digits
 
 // Of one kind of decay, in the state's dtype. Without a decay per channel the last axis of the decays has length 1.
-struct Chunks {
+struct ChunkedTensors {
   Tensor q, k, v;     // [C, H, B, D], padded keys zero
   Tensor within;      // [C, H, B, B, K or 1]: e^{D_ij} for j ≤ i, else 0
   Tensor from_begin;  // [C, H, B, K or 1]: e^{D_i0}
   Tensor to_end;      // [C, H, B, K or 1]: e^{D_mj}
 };
 
-Chunks chunks_of(const RecurrenceProblem& problem, const DocumentChunks& places, const Tensor& token, const Tensor& padded_cb11) {
+ChunkedTensors chunks_of(const RecurrenceProblem& problem, const DocumentChunks& places, const Tensor& token, const Tensor& padded_cb11) {
   const int64_t width = places.width, heads = problem.heads();
   const auto chunked = [&](const Tensor& x_thd) {  // → [C, H, B, D]
     Tensor x = x_thd.to(problem.state_type());
     if (x.size(1) != heads) x = x.repeat_interleave(problem.group(), 1);
     return x.index_select(0, token).view({places.chunks(), width, heads, x.size(2)}).masked_fill(padded_cb11, 0).transpose(1, 2);
   };
-  Chunks parts{.q = chunked(problem.q_thk), .k = chunked(problem.k_thk), .v = chunked(problem.v_thv)};
+  ChunkedTensors parts{.q = chunked(problem.q_thk), .k = chunked(problem.k_thk), .v = chunked(problem.v_thv)};
   Tensor log_decay = problem.log_decay.defined() ? problem.log_decay : at::zeros({heads}, parts.q.options());
   if (log_decay.dim() == 1) log_decay = log_decay.unsqueeze(0).expand({problem.tokens(), heads});
   if (log_decay.dim() == 2) log_decay = log_decay.unsqueeze(2);
@@ -44,7 +44,7 @@ Chunks chunks_of(const RecurrenceProblem& problem, const DocumentChunks& places,
   return parts;
 }
 
-Tensor scores_of(const Chunks& parts) {  // [C, H, B, B]
+Tensor scores_of(const ChunkedTensors& parts) {  // [C, H, B, B]
   if (parts.within.size(4) == 1) return at::matmul(parts.q, parts.k.transpose(2, 3)).mul(parts.within.squeeze(4));
   return parts.q.unsqueeze(3).mul(parts.k.unsqueeze(2)).mul(parts.within).sum(4);
 }
@@ -66,14 +66,14 @@ struct Cut {
   DocumentChunks places;
   at::Device device;
   Tensor padded;
-  Chunks parts;
+  ChunkedTensors parts;
 };
 
 }  // namespace
 
 void recurrence_fold_aten(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk) {
   const Cut cut(problem);
-  const Chunks& parts = cut.parts;
+  const ChunkedTensors& parts = cut.parts;
   const Tensor written = gradient ? at::matmul(parts.q.mul(parts.from_begin).transpose(2, 3), parts.v).mul(problem.options.scale)
                                   : at::matmul(parts.k.mul(parts.to_end).transpose(2, 3), parts.v);
   const Tensor kept = parts.from_begin.select(2, cut.places.width - 1);  // [C, H, K or 1]
@@ -94,7 +94,7 @@ LinearRecurrenceResult linear_recurrence_aten(const RecurrenceProblem& problem) 
                              : at::zeros({problem.documents(), problem.heads(), problem.q_thk.size(2), problem.v_thv.size(2)}, options);
   const Cut cut(problem);
   const DocumentChunks& places = cut.places;
-  const Chunks& parts = cut.parts;
+  const ChunkedTensors& parts = cut.parts;
 
   const auto written = at::matmul(parts.k.mul(parts.to_end).transpose(2, 3), parts.v).unbind(0);
   const auto kept = parts.from_begin.select(2, places.width - 1).unsqueeze(3).unbind(0);  // each [H, K or 1, 1]

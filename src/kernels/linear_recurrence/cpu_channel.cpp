@@ -3,7 +3,7 @@
 // product of rows scaled by factors ≤ 1. What remains are the diagonal blocks of `channel_block` tokens: exactly, pair by pair, or,
 // when the gate has a bound, as a product too, with Λ(m → i) and 1 / Λ(m → j) from the middle row m: no factor is then further from 1 than
 // half the block's decay, so that a factor times a small gradient stays a normal number.
-// (The secondary chunking of linear-attention.md §2, halved instead of cut into equal parts: each token is scaled once a level.)
+// (The secondary chunking of docs/sources/linear-attention.md §2, halved instead of cut into equal parts: each token is scaled once a level.)
 #include <algorithm>
 
 #include "kernels/linear_recurrence/cpu_worker.h"

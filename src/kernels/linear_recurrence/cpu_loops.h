@@ -3,7 +3,7 @@
 //
 // Element is bf16 (its bits, uint16_t) or fp32: what q, k, v and the operands of products are; sums are fp32. Rows follow each other
 // at a stride `ld`, which may be negative. λ = e^g in (0, 1]; every decay is a product of consecutive λ, so it never overflows and is
-// exact to a few units in the last place whatever the size of g (linear-attention.md §2: each exponent is a difference ≤ 0).
+// exact to a few units in the last place whatever the size of g (docs/sources/linear-attention.md §2: each exponent is a difference ≤ 0).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// One thread's part of the CPU recurrence: the products and loops of one block of tokens of one head (linear-attention.md §2).
+// One thread's part of the CPU recurrence: the products and loops of one block of tokens of one head (docs/sources/linear-attention.md §2).
 // With local rows i, S the state that enters the block, D the gradient of the state that leaves it, and Λ(j → i) the decay from after
 // token j to token i:
 //

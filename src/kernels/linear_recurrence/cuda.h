@@ -1,4 +1,4 @@
-// linear_recurrence on a GPU: raw pointers, sizes and a stream (contract: op.h; algebra: linear-attention.md §2).
+// linear_recurrence on a GPU: raw pointers, sizes and a stream (contract: op.h; algebra: docs/sources/linear-attention.md §2).
 //
 // Chunked form (decay none, per head, per token and head): chunks of 64 tokens, mma.m16n8k16 with bf16 operands, the state in fp32
 // registers. One kernel serves the forward pass and the three gradients, which are recurrences themselves:

@@ -1,4 +1,4 @@
-// The gates of op.h in CUDA kernels: a token's decay, tied key and slopes from its logit, in fp32 (linear-attention.md §5.3).
+// The gates of op.h in CUDA kernels: a token's decay, tied key and slopes from its logit, in fp32 (docs/sources/linear-attention.md §5.3).
 #pragma once
 
 #include <cmath>

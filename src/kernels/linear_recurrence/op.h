@@ -1,10 +1,10 @@
-// linear_recurrence: the one recurrence behind lightning attention, TNL, RetNet, HGRN2, GLA, … (linear-attention.md §1):
+// linear_recurrence: the one recurrence behind lightning attention, TNL, RetNet, HGRN2, GLA, … (docs/sources/linear-attention.md §1):
 //
 //   S_t = λ_t ⊙ S_{t-1} + k_tᵀ v_t,     o_t = scale · q_t S_t
 //
 // per head, with λ = exp(log_decay) none / per head / per token and head / per token, head and key channel; S restarts at each
 // document. The state is fp32 (fp64 for fp64 inputs) whatever the inputs are. Differentiable in q, k, v, log_decay and initial_state.
-// Heads of q share a head of k and v in groups: H is a multiple of Hk. Source: minimax-01.md §2.3, arXiv 2401.04658.
+// Heads of q share a head of k and v in groups: H is a multiple of Hk. Source: docs/sources/minimax-01.md §2.3, arXiv 2401.04658.
 //
 // Implementations, in the order they are asked:
 //   cuda        our own, bf16 on a GPU, every kind of decay
@@ -25,7 +25,7 @@ namespace longhaul::kernels {
 
 // A decay that is a gate. What is given in place of log_decay are then the logits x of a projection, bf16 or fp32 (fp64 for fp64 inputs),
 // [T,H,Dk], or [T,H] for log_sigmoid. The operator forms the decay, and the keys where they are tied to it, in fp32 where it reads
-// them, and stores neither. Gradients go to x and γ, the latter a sum over tokens in a fixed order. linear-attention.md §5.2, §5.3:
+// them, and stores neither. Gradients go to x and γ, the latter a sum over tokens in a fixed order. docs/sources/linear-attention.md §5.2, §5.3:
 //
 //   log_sigmoid     log λ = logσ(x) / τ        k = 1 − λ                GLA (τ = 16), MetaLA, gated RetNet
 //   lower_bounded   λ = γ + (1 − γ) σ(x)       k = (1 − γ) σ(−x)        HGRN2

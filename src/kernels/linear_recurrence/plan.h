@@ -7,7 +7,7 @@
 //              the first pass repeats the products K ᵀV
 //   two-pass   the same, but the first pass keeps KᵀV of every block, so nothing is repeated and more memory is moved
 //
-// linear-attention.md §2.
+// docs/sources/linear-attention.md §2.
 #pragma once
 
 #include <cstdint>

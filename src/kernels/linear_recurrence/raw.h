@@ -7,7 +7,7 @@
 //   run_backward   dq, dk, dv, dλ and dS_in, given S_in and dS_out
 //
 // So LASP sends S_out (dS_in) from range to range; LASP-2 folds, gathers all (S, Λ), or D, and runs. Only the document that a range's last
-// (first) token belongs to passes anything on: fold that part of the range alone. Source: specs/long-context-parallelism.md A1 to A5.
+// (first) token belongs to passes anything on: fold that part of the range alone. Source: docs/sources/long-context-parallelism.md A1 to A5.
 #pragma once
 
 #include "kernels/linear_recurrence/problem.h"

@@ -69,7 +69,7 @@ void advance(const View<Real>& view, int64_t t, int64_t h, Real* state_kv) {
 }
 
 template <class Real>
-LinearRecurrenceResult forward(const RecurrenceProblem& problem) {
+LinearRecurrenceResult reference_forward(const RecurrenceProblem& problem) {
   const View<Real> view(problem);
   const auto options = problem.q_thk.options().dtype(view.type);
   Tensor o = at::empty({problem.tokens(), view.heads, view.values}, options);
@@ -133,7 +133,7 @@ void backward_head(const RecurrenceProblem& problem, const View<Real>& view, siz
 }
 
 template <class Real>
-RecurrenceGradients backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final, bool want_decay) {
+RecurrenceGradients reference_backward(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final, bool want_decay) {
   const View<Real> view(problem);
   const Tensor d_o = d_o_thd.to(view.type).contiguous();
   const auto options = d_o.options();
@@ -199,13 +199,13 @@ void fold(const RecurrenceProblem& problem, bool gradient, const Tensor& state_n
 }  // namespace
 
 LinearRecurrenceResult recurrence_forward_reference(const RecurrenceProblem& problem) {
-  return problem.state_type() == at::kDouble ? forward<double>(problem) : forward<float>(problem);
+  return problem.state_type() == at::kDouble ? reference_forward<double>(problem) : reference_forward<float>(problem);
 }
 
 RecurrenceGradients recurrence_backward_reference(const RecurrenceProblem& problem, const Tensor& d_o_thd, const Tensor& d_final_nhkv,
                                                   bool want_decay) {
-  return problem.state_type() == at::kDouble ? backward<double>(problem, d_o_thd, d_final_nhkv, want_decay)
-                                             : backward<float>(problem, d_o_thd, d_final_nhkv, want_decay);
+  return problem.state_type() == at::kDouble ? reference_backward<double>(problem, d_o_thd, d_final_nhkv, want_decay)
+                                             : reference_backward<float>(problem, d_o_thd, d_final_nhkv, want_decay);
 }
 
 void recurrence_fold_reference(const RecurrenceProblem& problem, bool gradient, const Tensor& state_nhkv, const Tensor& decay_nhk) {

@@ -1,4 +1,4 @@
-// The two-pass form of linear_recurrence (linear-attention.md §2, TWO-PASS), for every kind of decay and for its gradient. One pass
+// The two-pass form of linear_recurrence (docs/sources/linear-attention.md §2, TWO-PASS), for every kind of decay and for its gradient. One pass
 // writes the state that enters each chunk of 64 tokens, others compute all chunks at once:
 //
 //   prepare    q̃ = scale · q ⊙ Λ(0 → i), k̃ = k ⊙ Λ(i → m), Λ(0 → m)        Λ(j → i) = Π_{j < s ≤ i} λ_s, per key channel, m tokens

@@ -1,4 +1,4 @@
-// What one token of one head costs in the chunked form (linear-attention.md §2.1): FLOPs of its products (a multiply-add is 2) and bytes
+// What one token of one head costs in the chunked form (docs/sources/linear-attention.md §2.1): FLOPs of its products (a multiply-add is 2) and bytes
 // that must cross memory once, for blocks of `block` tokens. Choices of execution and every bench count with these.
 //
 //   forward   2 C (d_k + d_v) + 4 d_k d_v           Q Kᵀ, A V; Q S, Kᵀ V            q, k, v → o

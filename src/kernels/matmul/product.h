@@ -7,7 +7,7 @@
 //   sink += dyᵀ x         in fp32, straight into the sink; bias_sink += Σ_t dy_t
 //
 // One parallel region for all groups (the weight gradient has two: packing, then products). Results do not depend on the number of
-// threads or on the blocking: every element is summed by one thread, over chunks of k in order (cpu-performance.md §4).
+// threads or on the blocking: every element is summed by one thread, over chunks of k in order (docs/sources/cpu-performance.md §4).
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What narrow optimizer states are made of and read back from (specs: optimizers.md §8): a run of a row in fp32 or fp64 becomes bf16, or 8-bit codes
+// What narrow optimizer states are made of and read back from (docs/sources/optimizers.md §8): a run of a row in fp32 or fp64 becomes bf16, or 8-bit codes
 // (code_map.h) and one scale, and wide again. Raw pointers, one thread; compiled for several instruction sets, which all give the same bits.
 //
 // Rounding is stochastic: to one of the two neighbours, up with the probability that makes the mean right, so that small steps of a moving average

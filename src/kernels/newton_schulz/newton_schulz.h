@@ -1,4 +1,4 @@
-// Newton–Schulz iteration on a CPU (specs: optimizers.md §5; Keller Jordan's Muon) with products in bf16, or in fp32 where the CPU would widen bf16
+// Newton–Schulz iteration on a CPU (docs/sources/optimizers.md §5; Keller Jordan's Muon) with products in bf16, or in fp32 where the CPU would widen bf16
 // before it multiplies, and sums in fp32: X = G / max(‖G‖, 1e-7), its shorter side first, and then, so many times,
 //   A = X Xᵀ;  B = b A + c A²;  X ← a X + B X        (a, b, c) = (3.4445, −4.7750, 2.0315)
 // X stays in fp32 and is rounded where it enters a product in bf16. A and A² are symmetric: of both only the blocks on and below the

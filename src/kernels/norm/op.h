@@ -1,6 +1,6 @@
 // The norms of a model, over the last axis of [tokens, channels], with what stands beside them in one pass over memory each way:
 //
-//   rms_norm     y = n w,     n = x r,         r = 1/sqrt(mean(x²) + eps)          (minimax-01.md §2, §2.6), also y · sigmoid(gate)
+//   rms_norm     y = n w,     n = x r,         r = 1/sqrt(mean(x²) + eps)          (docs/sources/minimax-01.md §2, §2.6), also y · sigmoid(gate)
 //   layer_norm   y = n w + b, n = (x − mean) r, r = 1/sqrt(variance + eps)         (arXiv 1607.06450)
 //   join_norm    z = α x + β branch, y = norm(z): the residual join before either of them
 //

@@ -1,4 +1,4 @@
-// Positions of data with several axes, images and video (LightNet, arXiv 2405.21022; linear-attention.md §8.3). Tokens of a grid stand as they do in
+// Positions of data with several axes, images and video (LightNet, arXiv 2405.21022; docs/sources/linear-attention.md §8.3). Tokens of a grid stand as they do in
 // memory: the last axis innermost; grids one after the other, each with sizes of its own.
 //
 //   toeplitz_of_grids   MD-TPE: y = Σ_a (a Toeplitz encoding, with parameters of its own, along axis a), op.h

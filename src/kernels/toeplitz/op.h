@@ -6,7 +6,7 @@
 //
 //   S_t,j = λ_j S_{t−1,j} + x_t        y_t,c = Σ_j B_cj S_t,jc
 //
-// The Toeplitz position encoding (TPE) of cosFormer2 (arXiv 2406.16690) and LightNet (arXiv 2405.21022); linear-attention.md §8.3. S restarts at
+// The Toeplitz position encoding (TPE) of cosFormer2 (arXiv 2406.16690) and LightNet (arXiv 2405.21022); docs/sources/linear-attention.md §8.3. S restarts at
 // each document. Sums, B, λ and states are fp32 (fp64 for fp64 inputs), y has the dtype of x. Differentiable in all inputs; S is not kept for the
 // backward pass but made again, with its derivative by log λ beside it. Results do not depend on the number of threads, nor, to the bit, on how a
 // document is cut into calls that continue each other. Implementations: cpu (vector loops), meta, aten (chunks of products: any device).

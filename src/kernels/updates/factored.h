@@ -1,4 +1,4 @@
-// The loops over rows behind CAME, Adafactor and SM3 (specs: optimizers.md §1, §2, §4, §9): whoever needs sums over a matrix before it can go on makes one
+// The loops over rows behind CAME, Adafactor and SM3 (docs/sources/optimizers.md §1, §2, §4, §9): whoever needs sums over a matrix before it can go on makes one
 // pass for each of them, and the last one that reads the gradient leaves it at zero. Raw pointers, one thread, no tensors; compiled for several
 // instruction sets, which all give the same bits (loops.h).
 //

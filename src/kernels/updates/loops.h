@@ -1,4 +1,4 @@
-// The loops over elements behind Lion, SGD and LAMB (specs: optimizers.md §3, §4): one pass over memory each, LAMB's two. Raw pointers, one
+// The loops over elements behind Lion, SGD and LAMB (docs/sources/optimizers.md §3, §4): one pass over memory each, LAMB's two. Raw pointers, one
 // thread, no tensors, as kernels/adamw/loops.h, whose rules hold: compiled for several instruction sets, which all give the same bits.
 //
 // A run is `count` elements of one tensor: master, gradient and up to two states, in fp32 or fp64, and the working copy in bf16 where there is

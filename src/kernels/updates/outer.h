@@ -1,4 +1,4 @@
-// The arithmetic of outer loops on a run of elements (specs: co2.md §2, §8), in one pass over memory. Of each element: the weight w of this worker;
+// The arithmetic of outer loops on a run of elements (docs/sources/co2.md §2, §8), in one pass over memory. Of each element: the weight w of this worker;
 // the anchor x, which all workers agree on and began the round with; the outer momentum m; and s, the sum over workers of their x - w of a round.
 //
 //   g ← scale s            scale: 1 / workers, over the staleness gap, and over the learning rate of steps where momenta are in units of it

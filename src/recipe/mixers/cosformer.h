@@ -1,4 +1,4 @@
-// cosFormer (arXiv 2202.08791) and cosFormer2 (2406.16690; linear-attention.md §6): linear attention without decay whose products of queries and keys
+// cosFormer (arXiv 2202.08791) and cosFormer2 (2406.16690; docs/sources/linear-attention.md §6): linear attention without decay whose products of queries and keys
 // carry the cosine of their distance. docs/models/cosformer.md.
 #pragma once
 

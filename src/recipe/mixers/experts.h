@@ -1,4 +1,4 @@
-// Mixture of SwiGLU experts (minimax-01.md §2.5). Its module is model/experts.h.
+// Mixture of SwiGLU experts (docs/sources/minimax-01.md §2.5). Its module is model/experts.h.
 #pragma once
 
 #include <string_view>

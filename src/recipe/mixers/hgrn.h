@@ -1,4 +1,4 @@
-// HGRN, the first version (arXiv 2311.04823; linear-attention.md §5.1): an elementwise recurrence of complex numbers. Its module, and the equations, are
+// HGRN, the first version (arXiv 2311.04823; docs/sources/linear-attention.md §5.1): an elementwise recurrence of complex numbers. Its module, and the equations, are
 // in model/hgrn.h.
 #pragma once
 

@@ -1,4 +1,4 @@
-// HGRN2: a linear recurrence with forget gates whose lower bounds are learned and rise with depth (arXiv 2404.07904; linear-attention.md
+// HGRN2: a linear recurrence with forget gates whose lower bounds are learned and rise with depth (arXiv 2404.07904; docs/sources/linear-attention.md
 // §5.2). Its module, and the equations, are in model/hgrn2.h.
 #pragma once
 

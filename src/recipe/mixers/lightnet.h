@@ -1,4 +1,4 @@
-// LightNet (arXiv 2405.21022; linear-attention.md §8): keys that are a softmax over the tokens so far, and the decay that follows from it; of a model
+// LightNet (arXiv 2405.21022; docs/sources/linear-attention.md §8): keys that are a softmax over the tokens so far, and the decay that follows from it; of a model
 // that is not causal, over all tokens of a document.
 // docs/models/lightnet.md.
 #pragma once

@@ -1,4 +1,4 @@
-// Lightning attention as in MiniMax-01 (minimax-01.md §2.2, arXiv 2501.08313). Its module is model/lightning_attention.h.
+// Lightning attention as in MiniMax-01 (docs/sources/minimax-01.md §2.2, arXiv 2501.08313). Its module is model/lightning_attention.h.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace longhaul::recipe {
 struct SequenceMixerEntry;
 extern const SequenceMixerEntry kLightningMixer;
 
-enum class LayerFactor { kOfficial, kHuggingFace };  // of the decay slopes, minimax-01.md §2.2
+enum class LayerFactor { kOfficial, kHuggingFace };  // of the decay slopes, docs/sources/minimax-01.md §2.2
 std::vector<std::string_view> names_of(LayerFactor);
 enum class BaseSlopes { kAsLayerFactor, kOfficial, kHuggingFace };  // of heads that are no power of two
 std::vector<std::string_view> names_of(BaseSlopes);
 
-// What the state is kept in: the wide type of sums, or, with slopes and decays rounded too, the model's own, as transformers does (minimax-01.md §2.2).
+// What the state is kept in: the wide type of sums, or, with slopes and decays rounded too, the model's own, as transformers does (docs/sources/minimax-01.md §2.2).
 enum class LightningState { kWide, kModel };
 std::vector<std::string_view> names_of(LightningState);
 

@@ -1,4 +1,4 @@
-// MetaLA (arXiv 2411.10741; linear-attention.md §9): no key projection, k = 1 − decay; a short convolution before, and a term of each token's own.
+// MetaLA (arXiv 2411.10741; docs/sources/linear-attention.md §9): no key projection, k = 1 − decay; a short convolution before, and a term of each token's own.
 // docs/models/metala.md.
 #pragma once
 

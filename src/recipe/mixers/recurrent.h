@@ -1,4 +1,4 @@
-// The linear lineage as choices of one recurrence (linear-attention.md §1): what a mixer makes of its input for
+// The linear lineage as choices of one recurrence (docs/sources/linear-attention.md §1): what a mixer makes of its input for
 //
 //   S_t = λ_t ⊙ S_{t−1} + k_tᵀ v_t        o_t = scale · q_t S_t        out = gate(norm(o)) Wout
 //

@@ -1,4 +1,4 @@
-// TransNormerLLM (arXiv 2307.14995; its second version 2401.04658, 2405.17381; linear-attention.md §3): linear attention with a fixed decay of each
+// TransNormerLLM (arXiv 2307.14995; its second version 2401.04658, 2405.17381; docs/sources/linear-attention.md §3): linear attention with a fixed decay of each
 // head, turned by learned positions in the model's first layer. docs/models/tnl.md.
 #pragma once
 
@@ -15,7 +15,7 @@ extern const SequenceMixerEntry kTnlMixer;
 
 // v1: gate of a projection of its own, u ⊙ norm(o). v2: a gate of low rank, norm(o) ⊙ σ(gate).
 enum class TnlVersion { kV1, kV2 };
-// Decay slopes, linear-attention.md §3.2: as all released code has them (ALiBi's, less with depth), as the paper prints them, as
+// Decay slopes, docs/sources/linear-attention.md §3.2: as all released code has them (ALiBi's, less with depth), as the paper prints them, as
 // flash-linear-attention's, as xmixers'.
 enum class TnlSlopes { kOfficial, kPaper, kFla, kXmixers };
 std::vector<std::string_view> names_of(TnlVersion);
