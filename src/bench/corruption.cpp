@@ -98,7 +98,8 @@ class Spoilt final : public train::Task {
 
 // One rank's model, trained for a few steps.
 struct DrilledRun {
-  DrilledRun(comm::Communicator& world, const recipe::Recipe& recipe, const RandomTokensRequest& request, const std::filesystem::path& folder)
+  DrilledRun(comm::Communicator& world, const recipe::Recipe& recipe, const RandomTokensRequest& request,
+             const std::filesystem::path& folder)
       : ranks(world, {.mesh = {world.size(), {}}}),
         task(request, recipe.model, ranks),
         optimizer(optim::make_optimizer(recipe.optim, task.parameters(), task.precision())),

@@ -14,8 +14,8 @@ namespace longhaul::bench {
 struct DecodeRequest {
   std::string preset = "first-run";
   int64_t count = 16, prompt = 32, tokens = 64;  // sequences; tokens of their prompt, and new ones of each
-  std::string dtype = "bf16", experts;  // experts: "int8", or empty: the dtype alone
-  int64_t runs = 3;  // timed of each way, after one that is not
+  std::string dtype = "bf16", experts;           // experts: "int8", or empty: the dtype alone
+  int64_t runs = 3;                              // timed of each way, after one that is not
   uint64_t seed = 0;
   at::Device device = at::kCPU;
 };

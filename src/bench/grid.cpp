@@ -30,9 +30,7 @@ struct GridSetting {
   }
 };
 
-Tensor numbers(const char* name, const layout::Shape& shape) {
-  return normal(shape, {0, fmt::format("bench/grid/{}", name)}, 0.5);
-}
+Tensor numbers(const char* name, const layout::Shape& shape) { return normal(shape, {0, fmt::format("bench/grid/{}", name)}, 0.5); }
 
 struct GridInputs {
   Tensor q, x, v;  // [tokens, heads, width]

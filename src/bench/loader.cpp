@@ -86,8 +86,7 @@ LoaderRow measure_readers(const LoaderRequest& request, const data::RunData& dat
   const auto reader = [&](int64_t rank) {
     data::LoaderOptions own = options();
     own.index_folder = folder.path();
-    own.share =
-        std::make_shared<FromDisk>(disk, shared ? data::share_in_folder(folder / "shared", request.readers) : nullptr);
+    own.share = std::make_shared<FromDisk>(disk, shared ? data::share_in_folder(folder / "shared", request.readers) : nullptr);
     data::Loader loader(data.train(), own);
     for (int64_t step = 0; step < request.steps; ++step) {
       const Stopwatch watch;

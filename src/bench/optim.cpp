@@ -174,8 +174,7 @@ void add_steps(std::vector<Stepped> all, const Matrices& matrices, int rounds, d
         static_cast<double>(recipe::state_bytes(each.options, layout::Role::kChannelUp, 0, shape, shape, 4)) / elements;
     Result result{.name = "step_" + each.name, .shape = matrices.text(), .dtype = "bf16", .implementation = "cpu"};
     // Gradient read and zeroed, master read and written, weights written; states read and written.
-    result.passes = {
-        {"", timing_of(each.milliseconds), 0, (4 * 4 + 2 + 2 * state_bytes) * elements * static_cast<double>(matrices.count)}};
+    result.passes = {{"", timing_of(each.milliseconds), 0, (4 * 4 + 2 + 2 * state_bytes) * elements * static_cast<double>(matrices.count)}};
     result.figures.emplace_back("share_of_adamw", median_of(each.shares_of_adamw));
     result.figures.emplace_back("state_bytes_each", state_bytes);
     if (training_step > 0) result.figures.emplace_back("share_of_step", median_of(each.milliseconds) / training_step);

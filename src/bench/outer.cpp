@@ -267,9 +267,10 @@ observe::Table table_of(const OuterRequest& request, const std::vector<OuterRow>
                         {"kept", Align::kRight},
                         {"weights"}});
   for (const OuterRow& row : rows) {
-    table.row({std::to_string(row.workers), row.every > 0 ? std::to_string(row.every) : "-", fmt::format("{:.0f}", row.co2), fmt::format("{:.0f}", row.co2_free),
-               kept_text(row.kept, row.kept_of_calls), fmt::format("{:.1f}%", 100 * row.waited), fmt::format("{:.0f}", row.adamw),
-               fmt::format("{:.0f}", row.adamw_free), kept_text(row.adamw_kept, row.adamw_kept_of_calls), row.same_weights ? "equal" : "DIFFER"});
+    table.row({std::to_string(row.workers), row.every > 0 ? std::to_string(row.every) : "-", fmt::format("{:.0f}", row.co2),
+               fmt::format("{:.0f}", row.co2_free), kept_text(row.kept, row.kept_of_calls), fmt::format("{:.1f}%", 100 * row.waited),
+               fmt::format("{:.0f}", row.adamw), fmt::format("{:.0f}", row.adamw_free), kept_text(row.adamw_kept, row.adamw_kept_of_calls),
+               row.same_weights ? "equal" : "DIFFER"});
   }
   return table;
 }

@@ -94,7 +94,8 @@ class FromCheckpoint final : public StartingPoint {
 };
 
 // tokenizer: as a recipe says it; empty: nothing is said of it, nor of the roles of its tokens.
-recipe::FirstWords words_of(const recipe::ModelConfig& model, const std::string& tokenizer, const data::TokenRoles& roles, const std::string& origin) {
+recipe::FirstWords words_of(const recipe::ModelConfig& model, const std::string& tokenizer, const data::TokenRoles& roles,
+                            const std::string& origin) {
   recipe::FirstWords words{.origin = origin};
   words.recipe.model = model;
   words.recipe.model.preset.clear();
@@ -103,9 +104,11 @@ recipe::FirstWords words_of(const recipe::ModelConfig& model, const std::string&
   words.recipe.data.stop_tokens = roles.stop;
   const recipe::OptionSet options = recipe::options_of(words.recipe);
   for (const recipe::Option& option : options.all()) {
-    const bool of_tokenizer = option.name == "data.tokenizer" || (option.name == "data.end_of_document" && !roles.end_of_document.empty()) ||
+    const bool of_tokenizer = option.name == "data.tokenizer" ||
+                              (option.name == "data.end_of_document" && !roles.end_of_document.empty()) ||
                               (option.name == "data.stop_tokens" && !roles.stop.empty());
-    if ((of_tokenizer && !tokenizer.empty()) || (option.section() == "model" && option.name != "model.preset")) words.keys.push_back(option.name);
+    if ((of_tokenizer && !tokenizer.empty()) || (option.section() == "model" && option.name != "model.preset"))
+      words.keys.push_back(option.name);
   }
   return words;
 }

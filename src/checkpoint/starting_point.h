@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "checkpoint/state.h"
-#include "data/tokenizer/tokenizer.h"
 #include "checkpoint/writers.h"
+#include "data/tokenizer/tokenizer.h"
 #include "recipe/load.h"
 
 namespace longhaul::checkpoint {

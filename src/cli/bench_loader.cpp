@@ -15,11 +15,11 @@ void add_bench_loader(Command& group) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  Command loader = group.add("loader",
-                             "what ranks that want the same rows read of a slow disk, each for itself and one for all (exit 1: a batch differs)",
-                             {{"eight readers", "bench loader"},
-                              {"two, of a disk that takes half of a step for each", "bench loader --readers 2 --read 0.5"},
-                              {"for a script", "bench loader --json"}});
+  Command loader = group.add(
+      "loader", "what ranks that want the same rows read of a slow disk, each for itself and one for all (exit 1: a batch differs)",
+      {{"eight readers", "bench loader"},
+       {"two, of a disk that takes half of a step for each", "bench loader --readers 2 --read 0.5"},
+       {"for a script", "bench loader --json"}});
   loader.option("--readers", options->request.readers, "of the same rows of each step").at_least(2).at_most(64).default_shown();
   loader.option("--steps", options->request.steps, "that they take together").at_least(2).at_most(10000).default_shown();
   loader.option("--seconds", options->request.step_s, "that a step computes").at_least(0.001).default_shown();

@@ -24,7 +24,10 @@ void add_bench_outer(Command& group) {
                 {{"three workers over slower links", "bench outer --workers 3 --megabytes 5"},
                  {"four processes, and how far calls differ", "bench outer --processes --workers 4 --calls 5"},
                  {"for a script", "bench outer --json"}});
-  outer.option("--workers", options->workers, "how many; 0: two, then four (--processes: one, two, then four)").at_least(0).at_most(64).default_shown();
+  outer.option("--workers", options->workers, "how many; 0: two, then four (--processes: one, two, then four)")
+      .at_least(0)
+      .at_most(64)
+      .default_shown();
   outer.option("--megabytes", options->megabytes, "a second, that a worker's link passes either way").at_least(0.001).default_shown();
   outer.option("--layers", options->request.layers, "of the model").at_least(1).default_shown();
   outer.option("--hidden", options->request.hidden, "channels; a multiple of 8").at_least(32).default_shown();

@@ -145,8 +145,8 @@ void look_at_rates(std::vector<Finding>& findings, bool fresh) {
   findings.push_back(std::move(fp32));
   const double block = bench::block_rate_bf16();
   Finding bf16 = ok("bf16 products",
-                    fmt::format("{:.1f} GFLOP/s; one block in the nearest cache {:.1f}, of which they are {:.0f}%{}", profile.gemm_bf16 / kGiga,
-                                block / kGiga, 100 * profile.gemm_bf16 / block,
+                    fmt::format("{:.1f} GFLOP/s; one block in the nearest cache {:.1f}, of which they are {:.0f}%{}",
+                                profile.gemm_bf16 / kGiga, block / kGiga, 100 * profile.gemm_bf16 / block,
                                 profile.gemm_bf16 <= profile.gemm_fp32 ? " (widened to fp32: no faster)" : ""),
                     {{"flops_per_second", profile.gemm_bf16}, {"block_flops_per_second", block}});
   findings.push_back(std::move(bf16));

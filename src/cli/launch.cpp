@@ -178,7 +178,7 @@ std::optional<control::MinderOptions> minder_of(const LaunchArguments& arguments
 void show_where_to_look(const LaunchArguments& arguments, const control::DriverResult& result) {
   const std::string run = shell_quoted(run_folder_of(arguments).string());
   say(stdout, fmt::format("\n{}. In {}\n\nNext:\n  {}\n  {}\n", result.text, run_folder_of(arguments).string(),
-                           program_command("watch --once " + run), program_command("checkpoint list " + run)));
+                          program_command("watch --once " + run), program_command("checkpoint list " + run)));
 }
 
 ExitCode run_launch(const LaunchArguments& arguments) {

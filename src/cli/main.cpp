@@ -6,9 +6,9 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/process_limits.h"
 #include "base/parallel.h"
 #include "base/process.h"
+#include "base/process_limits.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "cli/output.h"

@@ -124,7 +124,8 @@ ordered_json json_of_study() {
 }
 
 void print_study() {
-  observe::Table laws("published laws (arXiv 2406.16690; hybrid_lightning: 2501.08313); C in PFLOP/s-days", {{"architecture"}, {"loss"}, {"parameters"}, {"tokens"}});
+  observe::Table laws("published laws (arXiv 2406.16690; hybrid_lightning: 2501.08313); C in PFLOP/s-days",
+                      {{"architecture"}, {"loss"}, {"parameters"}, {"tokens"}});
   for (const plan::StudyLaws& study : plan::study_laws())
     laws.row({std::string(plan::name_of(study.architecture)), law_text(study.loss, "C"), law_text(study.parameters, "C"),
               law_text(study.tokens, "C")});

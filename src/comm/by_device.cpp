@@ -6,9 +6,7 @@ namespace longhaul::comm {
 namespace {
 
 bool on_cpu(const Call& call) {
-  const Tensor& first = call.input.defined()       ? call.input
-                        : call.transfers.empty()   ? call.output
-                                                   : call.transfers.front().tensor;
+  const Tensor& first = call.input.defined() ? call.input : call.transfers.empty() ? call.output : call.transfers.front().tensor;
   return !first.defined() || first.is_cpu();
 }
 

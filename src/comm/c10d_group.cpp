@@ -24,7 +24,9 @@ std::chrono::milliseconds time_of(const Call& call, Timeout otherwise) {
   return std::min(call.options.timeout.value_or(otherwise), Timeout(std::chrono::hours(24 * 365)));
 }
 
-bool even(const std::vector<int64_t>& rows) { return std::ranges::all_of(rows, [&](int64_t each) { return each == rows.front(); }); }
+bool even(const std::vector<int64_t>& rows) {
+  return std::ranges::all_of(rows, [&](int64_t each) { return each == rows.front(); });
+}
 
 // What goes from a rank to itself; the n-th sent is the n-th received.
 void deliver_own(const Call& call, int64_t rank) {
@@ -32,7 +34,8 @@ void deliver_own(const Call& call, int64_t rank) {
   for (const Transfer& transfer : call.transfers) {
     if (transfer.peer == rank) (transfer.direction == Direction::kSend ? sent : received).push_back(transfer.tensor);
   }
-  LONGHAUL_ASSERT(sent.size() == received.size(), "{}: {} messages to the rank itself, {} from it", label(call), sent.size(), received.size());
+  LONGHAUL_ASSERT(sent.size() == received.size(), "{}: {} messages to the rank itself, {} from it", label(call), sent.size(),
+                  received.size());
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < sent.size(); ++i) received[i].copy_(sent[i]);
 }
@@ -147,7 +150,12 @@ template <class Fate>
 class C10dWork final : public Work::State {
  public:
   C10dWork(std::shared_ptr<Fate> fate, Started started, Call call, std::string where, std::chrono::milliseconds timeout)
-      : fate_(std::move(fate)), started_(std::move(started)), call_(std::move(call)), label_(label(call_)), where_(std::move(where)), timeout_(timeout) {}
+      : fate_(std::move(fate)),
+        started_(std::move(started)),
+        call_(std::move(call)),
+        label_(label(call_)),
+        where_(std::move(where)),
+        timeout_(timeout) {}
   void wait() override {
     try {
       for (const auto& each : started_) each->wait(timeout_);
@@ -180,7 +188,10 @@ std::unique_ptr<Communicator> C10dGroup::make(Maker maker, int64_t rank, int64_t
 }
 
 C10dGroup::C10dGroup(std::shared_ptr<Fate> fate, std::string name, std::string keys, int64_t rank, int64_t size)
-    : Communicator(std::move(name), rank, size), fate_(std::move(fate)), keys_(std::move(keys)), backend_(fate_->backend(keys_, rank, size)) {}
+    : Communicator(std::move(name), rank, size),
+      fate_(std::move(fate)),
+      keys_(std::move(keys)),
+      backend_(fate_->backend(keys_, rank, size)) {}
 C10dGroup::~C10dGroup() = default;
 
 void C10dGroup::abort(const std::string& reason) { fate_->end(reason, /*by_abort=*/true); }

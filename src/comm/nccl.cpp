@@ -25,8 +25,8 @@ std::unique_ptr<Communicator> with_nccl(std::unique_ptr<Communicator> cpu, const
   const auto maker = [store, timeout](const std::string& keys, int64_t rank, int64_t size) -> std::shared_ptr<c10d::Backend> {
     const auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
-    const auto made = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(keys, store), static_cast<int>(rank),
-                                                                  static_cast<int>(size), options);
+    const auto made = c10::make_intrusive<c10d::ProcessGroupNCCL>(c10::make_intrusive<c10d::PrefixStore>(keys, store),
+                                                                  static_cast<int>(rank), static_cast<int>(size), options);
     return {made.get(), [made](c10d::Backend*) {}};
   };
   std::unique_ptr<Communicator> gpu = C10dGroup::make(maker, cpu->rank(), cpu->size(), timeout);

@@ -29,7 +29,7 @@ constexpr double kStackWait_s = 0.5;                                         // 
 constexpr std::array kQuickChecks = {"versions", "network", "disk", "gpu"};  // those that take seconds: before each start's first ranks
 constexpr double kUnkillable_s = 5;     // for killed ranks to be gone, before what they use is taken away
 constexpr double kAbandoned_s = 86400;  // after which what runs have left in memory goes
-constexpr double kEndGrace_s = 60;                                           // for ranks to save, when the daemon was asked to end
+constexpr double kEndGrace_s = 60;      // for ranks to save, when the daemon was asked to end
 
 // Whose bits must be those of most nodes. Versions of drivers and libraries differ while a cluster is brought up to date, and are no fault of a node.
 bool computes(const std::string& check) { return check == "product" || check == "alignment"; }

@@ -109,7 +109,7 @@ TokenDataset TokenDataset::open(const fs::path& folder, const std::vector<ShardE
     const ShardHeader& header = shard.header();
     if (header.blocks_checksum != entry.checksum || header.documents != entry.documents || header.tokens != entry.tokens) {
       refuse_dataset(path, fmt::format("the shard with checksum {:016x}", entry.checksum),
-             fmt::format("{:016x}: another file", header.blocks_checksum));
+                     fmt::format("{:016x}: another file", header.blocks_checksum));
     }
     dataset.first_document_.push_back(dataset.documents_);
     dataset.documents_ += header.documents;
@@ -175,8 +175,10 @@ PreparedSource PreparedSource::open(const fs::path& folder, const ShardIdentity*
   prepared.folder = folder;
   std::vector<ShardEntry> train, held_out;
   try {
-    if (manifest.at("format") != "longhaul-token-dataset") refuse_dataset(path, "format longhaul-token-dataset", manifest.at("format").dump());
-    if (manifest.at("version") != kDatasetVersion) refuse_dataset(path, fmt::format("version {}", kDatasetVersion), manifest.at("version").dump());
+    if (manifest.at("format") != "longhaul-token-dataset")
+      refuse_dataset(path, "format longhaul-token-dataset", manifest.at("format").dump());
+    if (manifest.at("version") != kDatasetVersion)
+      refuse_dataset(path, fmt::format("version {}", kDatasetVersion), manifest.at("version").dump());
     prepared.source = manifest.at("source");
     prepared.identity = {manifest.at("tokenizer_sha256"), manifest.at("preparation"), manifest.at("vocabulary"), manifest.at("separator"),
                          manifest.value("begin", manifest.at("separator").get<int32_t>())};

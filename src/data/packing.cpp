@@ -33,9 +33,9 @@ struct RawPackingHeader {  // as it lies in the file, little-endian
 };
 static_assert(sizeof(RawPackingHeader) == 136);
 
-struct PackedPiece {      // where a piece of the row begins
-  int64_t ordinal;  // in the shuffled order of documents
-  int64_t start;    // input of that document
+struct PackedPiece {  // where a piece of the row begins
+  int64_t ordinal;    // in the shuffled order of documents
+  int64_t start;      // input of that document
 };
 
 uint64_t header_checksum(const RawPackingHeader& raw) {
@@ -128,7 +128,8 @@ PackingIndex PackingIndex::open(const fs::path& path, const PackingKey& key, int
   RawPackingHeader raw;
   if (index.file_.size() < static_cast<int64_t>(sizeof raw)) refuse_index(path, "a header", fmt::format("{} bytes", index.file_.size()));
   std::memcpy(&raw, index.file_.range(0, sizeof raw).data(), sizeof raw);
-  if (std::memcmp(raw.magic, kPackingMagic, sizeof kPackingMagic) != 0) refuse_index(path, "a file that begins with LHPACKED", "other bytes");
+  if (std::memcmp(raw.magic, kPackingMagic, sizeof kPackingMagic) != 0)
+    refuse_index(path, "a file that begins with LHPACKED", "other bytes");
   if (raw.version != kPackingVersion)
     refuse_index(path, fmt::format("format version {}", kPackingVersion), fmt::format("version {}", raw.version));
   if (header_checksum(raw) != raw.checksum) refuse_index(path, "a header with the right checksum", "a damaged header");

@@ -23,8 +23,7 @@ class StoredTraces : public TraceSource {
 
  private:
   const Trace* of(size_t channel, int32_t peers) const {
-    const auto found =
-        std::ranges::find_if(traces_, [&](const Trace& trace) { return trace.channel == channel && trace.peers == peers; });
+    const auto found = std::ranges::find_if(traces_, [&](const Trace& trace) { return trace.channel == channel && trace.peers == peers; });
     return found == traces_.end() ? nullptr : &*found;
   }
   const std::vector<Trace>& traces_;
@@ -85,11 +84,9 @@ double f1_of(const std::vector<CaseTraces>& cases, const FirstAlerts& found, con
 }  // namespace
 
 CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options) {
-  CaseTraces result{.about = {.machines = from.pull.machines,
-                              .class_of = from.pull.class_of,
-                              .classes = from.pull.classes,
-                              .first_s = from.pull.first_s},
-                    .faults = from.faults};
+  CaseTraces result{
+      .about = {.machines = from.pull.machines, .class_of = from.pull.class_of, .classes = from.pull.classes, .first_s = from.pull.first_s},
+      .faults = from.faults};
   result.silent = silent_machines(from.pull, silences(from.pull, options.silent_s));
   for (size_t c = 0; c < channels.size(); ++c) {
     if (places_in(from.pull, channels[c]).empty()) continue;

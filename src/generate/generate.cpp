@@ -37,7 +37,8 @@ void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelCon
   if (tokens <= positions_of(config)) return;
   throw Error({.code = ExitCode::kUsage,
                .what = "the prompt is longer than the model's positions",
-               .expected = fmt::format("at most {} tokens, what begins a text included ({})", positions_of(config), recipe::sequence_limit(config).option),
+               .expected = fmt::format("at most {} tokens, what begins a text included ({})", positions_of(config),
+                                       recipe::sequence_limit(config).option),
                .found = counted(tokens, "token"),
                .where = where,
                .hint = "shorten the prompt, or use a model without such a limit"});

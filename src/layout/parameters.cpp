@@ -315,12 +315,13 @@ int64_t key_copies(const ModelConfig& config, int64_t tensor_ranks) {
     for (const recipe::MixerTensor& tensor : recipe::entry_of(mixer).tensors(config)) {
       if (!tensor.grouped || tensor.heads == 1 || tensor.heads >= tensor_ranks || tensor_ranks % tensor.heads != 0) continue;
       if (copies > 1 && tensor.heads != heads) {
-        throw Error({.code = ExitCode::kUsage,
-                     .what = "mixers of different numbers of key heads, both fewer than the tensor ranks, would need copies on different ranks",
-                     .expected = fmt::format("parallel.tp of at most {}, or one number of key heads", std::max(heads, tensor.heads)),
-                     .found = fmt::format("parallel.tp = {}, {} and {} key heads", tensor_ranks, heads, tensor.heads),
-                     .where = "parallel.tp and model.kv_heads, model.gla.key_heads, model.gated_deltanet.key_heads",
-                     .hint = fmt::format("parallel.tp={}", std::max(heads, tensor.heads))});
+        throw Error(
+            {.code = ExitCode::kUsage,
+             .what = "mixers of different numbers of key heads, both fewer than the tensor ranks, would need copies on different ranks",
+             .expected = fmt::format("parallel.tp of at most {}, or one number of key heads", std::max(heads, tensor.heads)),
+             .found = fmt::format("parallel.tp = {}, {} and {} key heads", tensor_ranks, heads, tensor.heads),
+             .where = "parallel.tp and model.kv_heads, model.gla.key_heads, model.gated_deltanet.key_heads",
+             .hint = fmt::format("parallel.tp={}", std::max(heads, tensor.heads))});
       }
       heads = tensor.heads;
       copies = tensor_ranks / heads;
@@ -364,12 +365,13 @@ Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipe
     }
     if (split.even && units % mesh.size(axis) != 0) {
       const std::string_view what = recipe::of_toeplitz(spec.tensor.name) ? "channels" : "heads";
-      throw Error({.code = ExitCode::kUsage,
-                   .what = fmt::format("{} {} cannot be dealt out to {} ranks", units, what, mesh.size(axis)),
-                   .expected = fmt::format("{} divides the number of {}{}", name_of(axis), what, split.grouped ? ", or is a multiple of it" : ""),
-                   .found = fmt::format("{} {}, {} {}", name_of(axis), mesh.size(axis), units, what),
-                   .where = spec.tensor.name,
-                   .hint = fmt::format("parallel.{}={}", name_of(axis), most_that_divides(units, mesh.size(axis)))});
+      throw Error(
+          {.code = ExitCode::kUsage,
+           .what = fmt::format("{} {} cannot be dealt out to {} ranks", units, what, mesh.size(axis)),
+           .expected = fmt::format("{} divides the number of {}{}", name_of(axis), what, split.grouped ? ", or is a multiple of it" : ""),
+           .found = fmt::format("{} {}, {} {}", name_of(axis), mesh.size(axis), units, what),
+           .where = spec.tensor.name,
+           .hint = fmt::format("parallel.{}={}", name_of(axis), most_that_divides(units, mesh.size(axis)))});
     }
     placement.dimensions[dimension].push_back({axis, split.unit});
   }

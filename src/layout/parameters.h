@@ -44,8 +44,8 @@ struct SplitRule {
   int64_t dimension = 0;  // that is cut
   int64_t unit = 1;       // elements that stay together: head_dim where heads are dealt out
   bool even = false;      // every rank must get the same number of units (heads: queries must meet their keys)
-  bool grouped = false;   // a unit serves a group of heads: where ranks outnumber the units, those of a group hold copies of it (key_copies)
-  int64_t experts = 0;    // > 0: one of this many experts, dealt out over ep in runs of experts / ep
+  bool grouped = false;  // a unit serves a group of heads: where ranks outnumber the units, those of a group hold copies of it (key_copies)
+  int64_t experts = 0;   // > 0: one of this many experts, dealt out over ep in runs of experts / ep
   bool operator==(const SplitRule&) const = default;
 };
 

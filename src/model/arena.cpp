@@ -80,7 +80,8 @@ void deal_out(Arena& arena, const layout::Range& share, const layout::MeshRank& 
         part.cuts[0].over = part.cuts[0].over | layout::AxisSet{axis};
         part.cuts[0].first = part.cuts[0].first && place.coordinate(axis) == 0;
       }
-      part.cuts[0].over = layout::joined(part.cuts[0].over);  // rows of heads, over all tensor ranks: sums go together with others' over these
+      part.cuts[0].over =
+          layout::joined(part.cuts[0].over);  // rows of heads, over all tensor ranks: sums go together with others' over these
     }
     begin += padded(*parameter);
   }

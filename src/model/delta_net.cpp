@@ -29,8 +29,8 @@ DeltaHeads::DeltaHeads(const recipe::DeltaRuleSizes& sizes, int64_t own_heads, d
     : sizes_(own_sizes(sizes, own_heads)),
       eps_(norm_eps),
       most_(negative_eigenvalues ? 2 : 1),
-      convolution_(parameters.add_runs(name + ".convolution.weight",
-                                       {name + ".query_convolution.weight", name + ".key_convolution.weight", name + ".value_convolution.weight"})),
+      convolution_(parameters.add_runs(name + ".convolution.weight", {name + ".query_convolution.weight", name + ".key_convolution.weight",
+                                                                      name + ".value_convolution.weight"})),
       rate_(decays ? &added_parameter(parameters, name + ".rate.weight") : nullptr),
       step_(decays ? &added_parameter(parameters, name + ".step.weight") : nullptr),
       norm_(added_parameter(parameters, name + ".norm.weight")) {}

@@ -60,9 +60,9 @@ struct Parameter {
   layout::AxisSet gradient_partial_over;  // axes over which the gradient is still a partial sum
   std::vector<int64_t> sizes;             // of the value
   bool frozen = false;
-  Tensor value, grad;            // views into the arena; grad: undefined where nothing trains
-  uint64_t version = 0;          // raised by written(): packed and gathered copies know when they are stale
-  kernels::PackedWeight packed;  // copies of `value` that products read
+  Tensor value, grad;                       // views into the arena; grad: undefined where nothing trains
+  uint64_t version = 0;                     // raised by written(): packed and gathered copies know when they are stale
+  kernels::PackedWeight packed;             // copies of `value` that products read
   std::optional<kernels::Int8Weight> int8;  // experts in eight bits; then value, own_value and packed stay empty
 
   // A view of `storage` (value, grad, or anything shaped like them) shaped as part i's held box.
@@ -114,7 +114,11 @@ class ParameterWatch {
 
 struct Arena;  // model/arena.h
 
-enum class Use { kTraining, kInference, kInt8Experts };  // inference: no gradients; int8 experts: inference with the weights of experts in eight bits
+enum class Use {
+  kTraining,
+  kInference,
+  kInt8Experts
+};  // inference: no gradients; int8 experts: inference with the weights of experts in eight bits
 
 // All parameters of a model in the order of layout::parameters. add_… while modules are made, then allocate(); nothing before that reads a
 // value.

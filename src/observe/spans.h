@@ -119,8 +119,7 @@ class ComputesFor {
 
 class SpanScope {
  public:
-  SpanScope(SpanRecorder& recorder, SpanKind kind, int64_t chunk = -1, int64_t micro_batch = -1,
-            CallSite at = CallSite::here())
+  SpanScope(SpanRecorder& recorder, SpanKind kind, int64_t chunk = -1, int64_t micro_batch = -1, CallSite at = CallSite::here())
       : recorder_(recorder.on() ? &recorder : nullptr), board_(recorder.board()) {
     if (recorder_ != nullptr) span_ = {.kind = kind, .begin_ns = monotonic_ns(), .chunk = chunk, .micro_batch = micro_batch};
     if (board_.on()) before_ = board_.enter(phase_of(kind), at, micro_batch);

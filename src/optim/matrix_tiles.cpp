@@ -54,12 +54,12 @@ void MatrixWalks::each_whole(const std::function<void(const MatrixTiles&)>& body
   kernels::each_alone(elements_, [&](size_t i) { body(whole_[i]); });
 }
 
-std::vector<optim::Phase> MatrixWalks::phases(std::vector<Phase> given, const std::function<void(const StepSettings&, Parts)>& refresh) const {
+std::vector<optim::Phase> MatrixWalks::phases(std::vector<Phase> given,
+                                              const std::function<void(const StepSettings&, Parts)>& refresh) const {
   std::vector<optim::Phase> result;
   for (const Phase& phase : given)
-    result.push_back({phase.name, phase.partials, [this, phase](const StepSettings& settings) {
-                        usable_ ? phase.fused(cut_, settings) : phase.operations(settings);
-                      }});
+    result.push_back({phase.name, phase.partials,
+                      [this, phase](const StepSettings& settings) { usable_ ? phase.fused(cut_, settings) : phase.operations(settings); }});
   result.back().run = [this, refresh, last = result.back().run, all = std::move(given)](const StepSettings& settings) {
     last(settings);
     if (usable_) {

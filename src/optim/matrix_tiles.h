@@ -96,7 +96,7 @@ class MatrixWalks {
  public:
   struct Phase {
     const char* name;
-    Partials* partials;                                                               // of the last one null
+    Partials* partials;                                                                 // of the last one null
     std::function<void(const MatrixTiles& tiles, const StepSettings& settings)> fused;  // of these matrices, on all threads
     std::function<void(const StepSettings& settings)> operations;                       // of all of them, by LibTorch's
 

@@ -111,7 +111,8 @@ kernels::OuterSums OuterWeights::update(const kernels::OuterNumbers& numbers, in
     own.scale /= gaps[tensor];
     return own;
   };
-  for_each([&](size_t i, const auto& run) { sums[i] = loops_of(run).update(run, gaps.empty() ? numbers : of(stretches_[i].tensor)); }, fragment);
+  for_each([&](size_t i, const auto& run) { sums[i] = loops_of(run).update(run, gaps.empty() ? numbers : of(stretches_[i].tensor)); },
+           fragment);
   kernels::OuterSums all;
   std::fill(movements_.begin(), movements_.end(), 0);
   for (size_t i = 0; i < sums.size(); ++i) {

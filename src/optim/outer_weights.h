@@ -39,7 +39,7 @@ class OuterWeights {
     double counted = 0;              // of what this rank counts first
     std::vector<double> of_tensors;  // of all that this rank has of each, counted elsewhere or not
   };
-  Distances squared_distances() const;  // of weights from anchors
+  Distances squared_distances() const;                                         // of weights from anchors
   const std::vector<double>& squared_movements() const { return movements_; }  // anchors', since differences were taken
   size_t tensors() const { return movements_.size(); }
   void forget_momentum();

@@ -137,9 +137,7 @@ void Ranks::sum_gradients(model::ParameterSet& parameters) {
   if (place_.mesh.size(Axis::kPp) > 1) sum_over_pipeline(parameters);
 }
 
-void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const {
-  sum_gradients_of_stages(groups_->over({Axis::kPp}), parameters);
-}
+void Ranks::sum_over_pipeline(model::ParameterSet& parameters) const { sum_gradients_of_stages(groups_->over({Axis::kPp}), parameters); }
 
 void Ranks::sum_over_stages(const model::Parameter& parameter, const Tensor& numbers, const std::string& name) const {
   if (groups_ == nullptr || parameter.parts.empty() || parameter.parts[0].spec.pipeline_ranks.size() < 2) return;

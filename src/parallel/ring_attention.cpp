@@ -145,7 +145,8 @@ AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& 
     if (!journey.comes(hop)) return;
     for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
       const AttentionProblem problem{rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale};
-      kernels::merge_attention({rows_of(sum.o_thd, of_q), rows_of(sum.logsumexp_th, of_q)}, kernels::attention_forward(problem, /*wide=*/true));
+      kernels::merge_attention({rows_of(sum.o_thd, of_q), rows_of(sum.logsumexp_th, of_q)},
+                               kernels::attention_forward(problem, /*wide=*/true));
     });
   });
   const AttentionResult result{sum.o_thd.to(own.v.scalar_type()), sum.logsumexp_th};

@@ -68,7 +68,7 @@ struct MemoryMoment {
 struct MemoryPlan {
   std::vector<MemoryMoment> moments;
   double communication = 0;  // of processes: workspace that is there now and then, the parts of a sum; at no moment that is known
-  double not_tensors = 0;  // beside them, in the host's memory: the loader's batches, which the allocator does not see
+  double not_tensors = 0;    // beside them, in the host's memory: the loader's batches, which the allocator does not see
 
   const MemoryMoment& fullest() const;  // at least one
   double peak() const { return fullest().bytes.total(); }

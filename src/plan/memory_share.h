@@ -39,8 +39,8 @@ struct RankShare {
   double norm_statistics() const;
   double entering_states(int64_t layer) const;  // of a recurrence over context ranks, whatever is made again: those that enter its pieces
   double last_norm() const;                     // whose output nobody makes again
-  bool tokens_travel() const;                   // to other ranks' experts, and not a row for each of a token's experts; which are not all here
-  double tokens_that_come() const;              // to this rank's experts then, and as many go
+  bool tokens_travel() const;       // to other ranks' experts, and not a row for each of a token's experts; which are not all here
+  double tokens_that_come() const;  // to this rank's experts then, and as many go
   // What is not worth a place in train.offload's file.
   double small(double bytes) const { return bytes < number(kLeastOffloaded) ? bytes : 0; }
 

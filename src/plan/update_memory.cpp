@@ -19,9 +19,7 @@ void UpdateMemory::Group::add(double each, double times) {
   largest = std::max(largest, each);
 }
 
-double UpdateMemory::Group::at_once() const {
-  return largest == 0 ? 0 : std::min(elements, std::ceil(kTogether / largest) * largest);
-}
+double UpdateMemory::Group::at_once() const { return largest == 0 ? 0 : std::min(elements, std::ceil(kTogether / largest) * largest); }
 
 void UpdateMemory::add(const layout::ParameterSpec& spec, const layout::Shape& share, double ranks, double times) {
   if (!spec.trainable) return;

@@ -19,7 +19,7 @@ namespace longhaul::recipe {
 
 // "toeplitz.coefficient" [hidden, e · axes], "toeplitz.rate" [e · axes]; none without it
 std::vector<MixerTensor> toeplitz_tensors(const ModelConfig& model);
-bool of_toeplitz(std::string_view tensor);  // by its name
+bool of_toeplitz(std::string_view tensor);                               // by its name
 std::vector<MixerStateTensor> toeplitz_state(const ModelConfig& model);  // while decoding: [e, hidden], wide; none without it
 RecurrenceSizes toeplitz_sizes(const ModelConfig& model);                // as the recurrence that it is
 

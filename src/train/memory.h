@@ -25,7 +25,8 @@ plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arran
                              at::Device device, const data::RunData* data = nullptr);
 
 // Of these ranks of a run of processes together, as above.
-plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement, std::span<const int64_t> ranks);
+plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+                                std::span<const int64_t> ranks);
 
 int64_t available_bytes(at::Device device);  // where weights and activations go
 

@@ -25,9 +25,9 @@ class Passes {
   };
   Passes(Task& task, const parallel::Ranks& ranks, Options options) : task_(task), ranks_(ranks), options_(std::move(options)) {}
 
-  void train(int64_t micro_batches);    // forward and backward; gradients are added up in the task's parameters
+  void train(int64_t micro_batches);  // forward and backward; gradients are added up in the task's parameters
   void train(const layout::Schedule& schedule) { run(schedule, schedule.micro_batches); }  // likewise, in another order than the recipe's
-  void forward(int64_t micro_batches);  // alone, without a graph
+  void forward(int64_t micro_batches);                                                     // alone, without a graph
 
   // Sums over the micro-batches whose last stage this rank ran, and of the layers it has.
   double loss() const { return sum_of(losses_); }

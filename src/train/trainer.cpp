@@ -189,10 +189,10 @@ void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
     return;
   }
   if (result.failure->code() == ExitCode::kFenced) throw *result.failure;  // the run is someone else's: write nothing more
-  events_.write(observe::Alarm{.kind = result.failure->code() == ExitCode::kDisk ? "disk_full" : "checkpoint_failed",
-                               .message = fmt::format("the checkpoint of step {} was not saved, {} stay: {}", result.step,
-                                                      result.removed_for_room.empty() ? "those before it" : "those that must",
-                                                      result.failure->what())});
+  events_.write(observe::Alarm{
+      .kind = result.failure->code() == ExitCode::kDisk ? "disk_full" : "checkpoint_failed",
+      .message = fmt::format("the checkpoint of step {} was not saved, {} stay: {}", result.step,
+                             result.removed_for_room.empty() ? "those before it" : "those that must", result.failure->what())});
 }
 
 void Trainer::save_at_the_end() {
@@ -405,7 +405,8 @@ class Recording {
 }  // namespace
 
 void Trainer::recorded_step() {
-  const bool recorded = options_.trace != nullptr && !options_.trace->full() && is_due(options_.recipe.recipe.observe.trace_every, step_ + 1);
+  const bool recorded =
+      options_.trace != nullptr && !options_.trace->full() && is_due(options_.recipe.recipe.observe.trace_every, step_ + 1);
   const Recording recording(*ranks_.spans(), recorded ? options_.trace : nullptr, step_ + 1);
   one_step();
   if (auto first = std::exchange(options_.on_first_step, {})) first(step_);

@@ -34,8 +34,9 @@ TEST(OuterBench, WorkersAgreeAndARowSaysWhatWasMeasured) {
     EXPECT_GE(row.waited, 0);
     EXPECT_LE(row.waited, 1);
     const nlohmann::ordered_json json = to_json(request, row);
-    for (const char* field : {"name", "workers", "bytes_per_second", "parameters", "tokens_per_step", "dtype", "every", "reason", "step_s",
-                              "exchange_s", "tokens_per_second", "kept", "adamw_kept", "kept_of_calls", "adamw_kept_of_calls", "processes", "waited", "same_weights"}) {
+    for (const char* field :
+         {"name", "workers", "bytes_per_second", "parameters", "tokens_per_step", "dtype", "every", "reason", "step_s", "exchange_s",
+          "tokens_per_second", "kept", "adamw_kept", "kept_of_calls", "adamw_kept_of_calls", "processes", "waited", "same_weights"}) {
       EXPECT_TRUE(json.contains(field)) << field;
     }
   }

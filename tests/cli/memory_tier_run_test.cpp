@@ -17,8 +17,8 @@
 #include "comm/placement.h"
 #include "observe/event_log.h"
 #include "support/child.h"
-#include "support/nightly.h"
 #include "support/known_machine.h"
+#include "support/nightly.h"
 #include "support/places.h"
 
 namespace longhaul::cli {

@@ -66,8 +66,8 @@ TEST(Asynchronous, ManyCallsOfManyPriorities) {
     for (int64_t i = 0; i < 60; ++i) {
       const int64_t width = i % 7 == 0 ? 100'000 : 100 + i % 3 * 1000;
       values.push_back(values_of(world.rank(), {width}, at::kFloat, static_cast<uint64_t>(i)));
-      works.push_back(world.all_reduce(values.back(), Reduction::kSum,
-                                       {.name = fmt::format("value {}", i), .priority = -static_cast<int>(i * 5 % 7)}));
+      works.push_back(
+          world.all_reduce(values.back(), Reduction::kSum, {.name = fmt::format("value {}", i), .priority = -static_cast<int>(i * 5 % 7)}));
       if (i % 20 == world.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     }
     for (size_t i = 0; i < works.size(); ++i) {

@@ -12,9 +12,9 @@
 
 #include "base/launch.h"
 #include "base/network.h"
+#include "c10d_on_gloo.h"
 #include "comm/run_ranks.h"
 #include "comm/world.h"
-#include "c10d_on_gloo.h"
 
 namespace longhaul::comm {
 

@@ -233,7 +233,8 @@ TEST(Trace, RobustZIsTheDeviationFromTheMedianInUnitsOfMad) {
   Pull pull = constant_pull(9, 8);
   const float means[] = {.39f, .39f, .4f, .4f, .4f, .41f, .41f, .41f, .7f};
   for (int64_t s = 0; s < 8; ++s) {
-    for (int64_t i = 0; i < 9; ++i) pull.row(0, s)[i] = means[i] + (s % 2 == 0 ? .1f : -.1f);  // the mean of eight samples has no noise left
+    for (int64_t i = 0; i < 9; ++i)
+      pull.row(0, s)[i] = means[i] + (s % 2 == 0 ? .1f : -.1f);  // the mean of eight samples has no noise left
   }
   const Channel channel{"cpu_usage", {1}, std::make_shared<MeanEmbedding>(8), Apart::kRobustZ};
   const Candidate best = *trace_of(pull, channel, 0, 0, Distance::kEuclidean, 1).at(0);

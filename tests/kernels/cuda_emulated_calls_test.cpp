@@ -203,7 +203,8 @@ TEST(CudaCalls, AttentionWithoutGradientOfTheLogsumexp) {
   expect_like_fp64(
       {"attention"},
       [](at::ScalarType type) {
-        const Tensor q = emulated_leaf({70, 2, 16}, 1, type), k = emulated_leaf({70, 1, 16}, 2, type), v = emulated_leaf({70, 1, 16}, 3, type);
+        const Tensor q = emulated_leaf({70, 2, 16}, 1, type), k = emulated_leaf({70, 1, 16}, 2, type),
+                     v = emulated_leaf({70, 1, 16}, 3, type);
         const Tensor o = attention(q, k, v, to_tensor(std::vector<int64_t>{0, 30, 70}), Tensor(), {.scale = 0.25}).o_thd;
         o.backward(rounded({70, 2, 16}, 4, type));
         return std::vector<Tensor>{o.detach(), q.grad(), k.grad(), v.grad()};
@@ -248,7 +249,8 @@ TEST(CudaCalls, AttentionOfSeveralNewTokensGathersTheCache) {
 TEST(CudaCalls, LinearCrossEntropy) {
   for (const bool with_sink : {true, false}) {
     expect_like_fp64({"linear_cross_entropy"}, [&](at::ScalarType type) {
-      const Tensor hidden = emulated_leaf({21, 24}, 1, type), weight = rounded({75, 24}, 2, type), sink = full({75, 24}, 0.5, emulated_wide(type));
+      const Tensor hidden = emulated_leaf({21, 24}, 1, type), weight = rounded({75, 24}, 2, type),
+                   sink = full({75, 24}, 0.5, emulated_wide(type));
       Tensor labels = at::arange(21).mul(11).remainder(75);
       labels[3] = -1;
       const LinearCrossEntropyOptions options{.z_loss = 0.01, .chunk = 8};
@@ -277,7 +279,8 @@ TEST(CudaCalls, Norms) {
   for (const auto& [rows, channels] : {std::pair<int64_t, int64_t>{9, 13}, {1, 64}, {40, 200}}) {
     for (const double beta : {1.0, 0.25}) {
       expect_like_fp64({"rms_norm", "layer_norm", "join_norm"}, [&, rows = rows, channels = channels](at::ScalarType type) {
-        const Tensor x = emulated_leaf({rows, channels}, 1, type), branch = emulated_leaf({rows, channels}, 2, type), gate = emulated_leaf({rows, channels}, 3, type);
+        const Tensor x = emulated_leaf({rows, channels}, 1, type), branch = emulated_leaf({rows, channels}, 2, type),
+                     gate = emulated_leaf({rows, channels}, 3, type);
         const Tensor weight = wide_leaf({channels}, 4, type), bias = wide_leaf({channels}, 5, type);
         const JoinedNorm layer = join_norm(NormKind::kLayer, x, branch, 1, beta, weight, bias, 1e-5);
         const JoinedNorm rms = join_norm(NormKind::kRms, x, branch, 2 * beta, beta, weight, {}, 1e-5);
@@ -293,7 +296,10 @@ TEST(CudaCalls, Norms) {
         std::vector<Tensor> results;
         for (size_t i = 0; i < outputs.size(); ++i) {
           if (i != 6)
-            loss = loss + outputs[i].to(emulated_wide(type)).mul(rounded({rows, channels}, 10 + i, emulated_wide(type))).sum();  // one join goes unused
+            loss = loss + outputs[i]
+                              .to(emulated_wide(type))
+                              .mul(rounded({rows, channels}, 10 + i, emulated_wide(type)))
+                              .sum();  // one join goes unused
           results.push_back(outputs[i].detach());
         }
         loss.backward();
@@ -367,7 +373,8 @@ TEST(CudaCalls, Experts) {
                                         "grouped_linear_input_gradient",
                                         "grouped_linear_weight_gradient"};
   expect_like_fp64(ops, [](at::ScalarType type) {
-    const Tensor x = emulated_leaf({30, 16}, 1, type), weight = rounded({5, 24, 16}, 4, type).mul(0.25), sink = full({5, 24, 16}, 3, emulated_wide(type));
+    const Tensor x = emulated_leaf({30, 16}, 1, type), weight = rounded({5, 24, 16}, 4, type).mul(0.25),
+                 sink = full({5, 24, 16}, 3, emulated_wide(type));
     const Tensor router = rounded({5, 16}, 2, emulated_wide(type)), router_sink = full({5, 16}, 3, emulated_wide(type));
     const Routing routing = route(x, router, 2, router_sink, at::tensor(std::vector<int64_t>{0, 13, 30}));
     const ExpertAssignment assignment = assign_experts(routing.choice_tk, 5);

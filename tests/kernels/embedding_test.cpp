@@ -15,7 +15,8 @@ Tensor ids_of(std::vector<int64_t> ids) { return at::tensor(at::ArrayRef<int64_t
 at::ScalarType embedding_wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
 EmbeddingTable random_table(int64_t rows, int64_t hidden, uint64_t seed, at::ScalarType type = at::kDouble) {
-  return {random_tensor({rows, hidden}, seed, type).requires_grad_(true), at::zeros({rows, hidden}, at::TensorOptions().dtype(embedding_wide(type)))};
+  return {random_tensor({rows, hidden}, seed, type).requires_grad_(true),
+          at::zeros({rows, hidden}, at::TensorOptions().dtype(embedding_wide(type)))};
 }
 
 // Repeated ids add up in the sink's precision: fp32 for bf16 rows, so bf16 gradients lose nothing.

@@ -154,8 +154,8 @@ void expect_fused_is_composed(const Inputs& in) {
 // Below, at and beyond a panel, a block of rows, a block of columns and a chunk of k.
 TEST(FeedForward, FusedIsComposedAndRight) {
   const PoisonFreshMemory poison;
-  for (const auto& size :
-       {FeedForwardSize{1, 20, 16, 17}, FeedForwardSize{37, 12, 48, 9}, FeedForwardSize{200, 33, 80, 70}, FeedForwardSize{46, 600, 144, 130}, FeedForwardSize{230, 20, 528, 24}}) {
+  for (const auto& size : {FeedForwardSize{1, 20, 16, 17}, FeedForwardSize{37, 12, 48, 9}, FeedForwardSize{200, 33, 80, 70},
+                           FeedForwardSize{46, 600, 144, 130}, FeedForwardSize{230, 20, 528, 24}}) {
     for (const auto activation : {Activation::kGelu, Activation::kSwiglu}) {
       for (const ScalarType type : {at::kBFloat16, at::kFloat}) {
         SCOPED_TRACE(

@@ -70,8 +70,10 @@ TEST(FlashLinearAttention, Recurrences) {
     const Tensor log_decay = at::tensor({std::log1p(-std::exp2(-5)), std::log1p(-std::exp2(-6))}, at::kDouble).to(x.at("q").scalar_type());
     return recurred(x, log_decay, kFlashScale);
   });
-  expect_theirs("gla", {"q", "k", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), kFlashScale); });
-  expect_theirs("hgrn2", {"q", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), kFlashScale, true); });
+  expect_theirs("gla", {"q", "k", "v", "initial", "log_decay"},
+                [](const Values& x) { return recurred(x, x.at("log_decay"), kFlashScale); });
+  expect_theirs("hgrn2", {"q", "v", "initial", "log_decay"},
+                [](const Values& x) { return recurred(x, x.at("log_decay"), kFlashScale, true); });
   expect_theirs("mamba2", {"q", "k", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), 1); });
   expect_theirs("lightning", {"q", "k", "v", "initial", "log_decay"}, [](const Values& x) { return recurred(x, x.at("log_decay"), 1); });
 }

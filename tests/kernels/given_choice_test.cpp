@@ -99,8 +99,9 @@ TEST(GivenChoice, OthersAreWeighedByTheirScores) {
         rows.push_back(form.scale * (form.normalised ? row / row.sum() : row));
       }
       const Tensor p = score / score.sum(1, true);
-      const Routing expected{at::stack(rows), given.choice_tk, at::stack({p.narrow(0, 0, 9).sum(0), p.narrow(0, 9, kChoiceTokens - 9).sum(0)}),
-                             at::stack(counts), z.exp().sum(1).log().square().sum()};
+      const Routing expected{at::stack(rows), given.choice_tk,
+                             at::stack({p.narrow(0, 0, 9).sum(0), p.narrow(0, 9, kChoiceTokens - 9).sum(0)}), at::stack(counts),
+                             z.exp().sum(1).log().square().sum()};
       plain.backward(expected);
       EXPECT_TRUE(found.choice_tk.equal(given.choice_tk));
       EXPECT_TRUE(found.count_se.equal(expected.count_se));

@@ -133,7 +133,7 @@ struct Case {
   int64_t in, out;
 };
 const Case kInt8Cases[] = {{{5, 0, 1, 12, 0}, 40, 96}, {{0, 0}, 20, 16},     {{300, 7, 0, 231}, 33, 70}, {{1}, 1, 1},
-                       {{2, 1}, 600, 130},         {{0, 1, 3}, 1100, 33}};
+                           {{2, 1}, 600, 130},         {{0, 1, 3}, 1100, 33}};
 
 Tensor x_of(const Case& of, ScalarType type) {
   int64_t total = 0;

@@ -57,8 +57,8 @@ struct LossInputs {
 LossInputs inputs_of(const LossCase& c, at::ScalarType type) {
   auto generator = at::detail::createCPUGenerator(3);
   LossInputs in{random_tensor({c.tokens, c.hidden}, 1).mul(c.spread / std::sqrt(static_cast<double>(c.hidden))).to(type),
-            random_tensor({c.vocabulary, c.hidden}, 2).to(type),
-            at::randint(c.vocabulary, {c.tokens}, generator, at::TensorOptions().dtype(at::kLong))};
+                random_tensor({c.vocabulary, c.hidden}, 2).to(type),
+                at::randint(c.vocabulary, {c.tokens}, generator, at::TensorOptions().dtype(at::kLong))};
   for (int64_t t = 0; t < c.tokens && c.unlabelled > 0; t += c.unlabelled) in.labels[t] = -1;
   // Some tokens that are nearly sure of their label: where p − 1 has few digits left.
   for (int64_t t = 1; t < c.tokens; t += 5) {

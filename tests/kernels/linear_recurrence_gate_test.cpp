@@ -123,11 +123,12 @@ TEST(LinearRecurrenceGate, FreezesItsState) {
 
 // ---- the form of our own for the CPU
 
-constexpr std::tuple<at::ScalarType, at::ScalarType, double> kGateTypes[] = {  // of q, k, v; of the logits; tolerance, reasons in cases.toml
-    {at::kFloat, at::kFloat, 1e-5},
-    {at::kFloat, at::kBFloat16, 1e-5},
-    {at::kBFloat16, at::kFloat, 5e-3},
-    {at::kBFloat16, at::kBFloat16, 5e-3}};
+constexpr std::tuple<at::ScalarType, at::ScalarType, double> kGateTypes[] =
+    {  // of q, k, v; of the logits; tolerance, reasons in cases.toml
+        {at::kFloat, at::kFloat, 1e-5},
+        {at::kFloat, at::kBFloat16, 1e-5},
+        {at::kBFloat16, at::kFloat, 5e-3},
+        {at::kBFloat16, at::kBFloat16, 5e-3}};
 
 // Gradients of logits are rounded to them.
 double tolerance_of(at::ScalarType logits, double tolerance) { return logits == at::kBFloat16 ? std::max(tolerance, 5e-3) : tolerance; }

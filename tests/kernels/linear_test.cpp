@@ -33,7 +33,8 @@ LinearResult run_linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_
 }
 
 LinearResult run_plain(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, const Tensor& dy) {
-  const Tensor x = linear_leaf(x_in.to(at::kDouble)), w = linear_leaf(w_in.to(at::kDouble)), b = b_in.defined() ? linear_leaf(b_in.to(at::kDouble)) : Tensor();
+  const Tensor x = linear_leaf(x_in.to(at::kDouble)), w = linear_leaf(w_in.to(at::kDouble)),
+               b = b_in.defined() ? linear_leaf(b_in.to(at::kDouble)) : Tensor();
   Tensor y = at::mm(x, w.t());
   if (b.defined()) y = y + b;
   y.backward(dy.to(at::kDouble));
@@ -89,8 +90,8 @@ TEST(Linear, TheSinkGetsUnroundedProducts) {
 }
 
 TEST(Linear, PostponedProductsRunWhenCalled) {
-  const Tensor x = linear_leaf(random_tensor({20, 8}, 1)), w = linear_leaf(random_tensor({5, 8}, 2)), b = linear_leaf(random_tensor({5}, 4)),
-               dy = random_tensor({20, 5}, 3);
+  const Tensor x = linear_leaf(random_tensor({20, 8}, 1)), w = linear_leaf(random_tensor({5, 8}, 2)),
+               b = linear_leaf(random_tensor({5}, 4)), dy = random_tensor({20, 5}, 3);
   const Tensor sink = at::zeros({5, 8}, at::kDouble), bias_sink = at::zeros({5}, at::kDouble);
   PostponedProducts later;
   linear(x, w, b, {.weight = later.to(sink), .bias = later.to(bias_sink)}).backward(dy);
@@ -104,7 +105,8 @@ TEST(Linear, PostponedProductsRunWhenCalled) {
 
 // Frozen weights: no product for them, now or later; the input's gradient is the same.
 TEST(Linear, WithoutSinksOnlyTheInputHasAGradient) {
-  const Tensor w = random_tensor({5, 8}, 2), b = random_tensor({5}, 4), dy = random_tensor({20, 5}, 3), x = linear_leaf(random_tensor({20, 8}, 1));
+  const Tensor w = random_tensor({5, 8}, 2), b = random_tensor({5}, 4), dy = random_tensor({20, 5}, 3),
+               x = linear_leaf(random_tensor({20, 8}, 1));
   PostponedProducts later;
   linear(x, w, b, {.weight = later.to({})}).backward(dy);
   EXPECT_TRUE(later.queue().empty());

@@ -88,7 +88,7 @@ struct MatmulSize {
 };
 // Below, at and beyond a panel, a block, a chunk of k (512), and several of them.
 const std::vector<MatmulSize> kMatmulSizes = {{1, 1, 1},     {1, 256, 40},   {3, 17, 5},    {37, 12, 9},     {64, 64, 64},
-                                  {200, 33, 70}, {46, 600, 130}, {530, 48, 19}, {70, 513, 1025}, {1030, 65, 40}};
+                                              {200, 33, 70}, {46, 600, 130}, {530, 48, 19}, {70, 513, 1025}, {1030, 65, 40}};
 
 TEST(PackedLinear, EqualsFp64) {
   const PoisonFreshMemory poison;

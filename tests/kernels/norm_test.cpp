@@ -62,8 +62,8 @@ struct Operands {
   Tensor x, other, weight, bias;
 };
 Operands operands(const std::vector<int64_t>& sizes, at::ScalarType type) {
-  return {random_tensor(sizes, 1, type).mul(3).add(0.5), random_tensor(sizes, 3, type).mul(2), random_tensor({sizes[1]}, 2, norm_wide(type)),
-          random_tensor({sizes[1]}, 4, norm_wide(type))};
+  return {random_tensor(sizes, 1, type).mul(3).add(0.5), random_tensor(sizes, 3, type).mul(2),
+          random_tensor({sizes[1]}, 2, norm_wide(type)), random_tensor({sizes[1]}, 4, norm_wide(type))};
 }
 
 TEST(RmsNorm, EqualsReference) {

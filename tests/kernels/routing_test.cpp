@@ -19,7 +19,8 @@ struct RoutingCase {
   int64_t tokens, hidden, experts, k;
 };
 // Tails of tiles of four tokens, two and four experts, and of vectors; all experts chosen; one expert.
-const RoutingCase kRoutingCases[] = {{1, 3, 2, 1}, {4, 16, 4, 2}, {7, 17, 5, 2}, {9, 33, 8, 8}, {70, 40, 6, 3}, {5, 8, 1, 1}, {300, 24, 33, 2}};
+const RoutingCase kRoutingCases[] = {{1, 3, 2, 1},   {4, 16, 4, 2}, {7, 17, 5, 2},   {9, 33, 8, 8},
+                                     {70, 40, 6, 3}, {5, 8, 1, 1},  {300, 24, 33, 2}};
 
 struct Mix {
   Tensor weight_tk, probability_se;

@@ -97,7 +97,8 @@ TEST(LineagePresets, Megascale) {
 // Models of associative recall of arXiv 2405.17383: two layers of lcsm alone, 64 rows, widths 32 to 256.
 TEST(LineagePresets, LcsmOfRecall) {
   for (const int64_t d : {32, 64, 128, 256}) {
-    const int64_t layer = 2 * d * d + 3 * 64 * d + 2 * d + d;  // input and output; expand, shrink and oscillation; its norm; the norm before it
+    const int64_t layer =
+        2 * d * d + 3 * 64 * d + 2 * d + d;  // input and output; expand, shrink and oscillation; its norm; the norm before it
     EXPECT_EQ(count_of("lcsm-mqar-" + std::to_string(d)), 2 * layer + 8192 * d + d) << d;
   }
 }

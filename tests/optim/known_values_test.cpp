@@ -127,8 +127,7 @@ TEST(KnownValues, OfThreeSteps) {
 TEST(KnownValues, TrustRatiosOfLamb) {
   const Numbers ratios = {0.572326366, 1.08721437, 1.45729595};
   model::ParameterSet set = set_of(6, "fp64");
-  const auto optimizer =
-      make_optimizer({.name = "lamb", .beta2 = 0.999, .eps = 1e-6, .weight_decay = 1e-2}, set, Precision::named("fp64"));
+  const auto optimizer = make_optimizer({.name = "lamb", .beta2 = 0.999, .eps = 1e-6, .weight_decay = 1e-2}, set, Precision::named("fp64"));
   for (size_t step = 0; step < ratios.size(); ++step) {
     const Tensor g = shaped(kGradients[step], 6);
     grad_of(set, "w").copy_(g);
@@ -164,7 +163,8 @@ TEST(NewtonSchulz, KnownValuesAndRange) {
   EXPECT_LT(relative_error(newton_schulz(g.to(at::kFloat), 5), expected), 1e-5);
   EXPECT_EQ(newton_schulz(at::zeros({3, 4}, at::kDouble), 5).abs().max().item<double>(), 0);
   // Of scalars in exact arithmetic.
-  for (const auto& [value, known] : {std::pair(1.0, 0.696436), {0.5, 0.765439}, {0.1, 0.712120}, {0.01, 0.698917}, {0.001, 0.470544}, {1e-4, 0.048473}}) {
+  for (const auto& [value, known] :
+       {std::pair(1.0, 0.696436), {0.5, 0.765439}, {0.1, 0.712120}, {0.01, 0.698917}, {0.001, 0.470544}, {1e-4, 0.048473}}) {
     const Tensor diagonal = at::diag(at::tensor({value, std::sqrt(1 - value * value)}, at::kDouble));
     EXPECT_NEAR(newton_schulz(diagonal, 5)[0][0].item<double>(), known, 2e-6) << value;
   }

@@ -57,7 +57,8 @@ void expect_as_planned(const recipe::OptimOptions& options, const std::string& w
   const MemoryStatistics between = memory_statistics();
   reset_memory_peaks();
   optimizer->step({.lr = 1e-3});
-  const auto taken = static_cast<double>(memory_statistics().of(MemoryPurpose::kWorkspace).peak - between.of(MemoryPurpose::kWorkspace).bytes);
+  const auto taken =
+      static_cast<double>(memory_statistics().of(MemoryPurpose::kWorkspace).peak - between.of(MemoryPurpose::kWorkspace).bytes);
   EXPECT_NEAR(taken, updating.bytes(), 0.01 * updating.bytes() + 1024) << what << " while a step goes on";
   // Four bytes a matrix stay of what a step finds out.
   EXPECT_NEAR(static_cast<double>(memory_statistics().total.bytes), static_cast<double>(between.total.bytes), 64)
@@ -81,8 +82,9 @@ TEST(OptimizerMemory, OfGroupsIsWhatThePlanSays) {
     return recipe::OptimOptions{.name = std::move(name), .groups = std::move(groups)};
   };
   expect_as_planned(with("came", {{.tensors = {Role::kEmbedding}, .name = "adamw"}}), "came, a table of adamw's");
-  expect_as_planned(with("adamw", {{.tensors = {Role::kEmbedding}, .name = "adafactor"}, {.tensors = {Role::kChannelUp}, .state_dtype = "int8"}}),
-                    "adamw, a table of adafactor's, a matrix in 8 bits");
+  expect_as_planned(
+      with("adamw", {{.tensors = {Role::kEmbedding}, .name = "adafactor"}, {.tensors = {Role::kChannelUp}, .state_dtype = "int8"}}),
+      "adamw, a table of adafactor's, a matrix in 8 bits");
   expect_as_planned(with("muon", {{.tensors = {Role::kChannelDown}, .name = "sm3"}, {.tensors = {Role::kNorm}, .name = "sgd"}}),
                     "muon, a matrix of sm3's, norms of sgd's");
 }

@@ -53,7 +53,8 @@ struct ShardedTraining {
 };
 
 // What `place` holds of everything after 20 steps. Gradients are small numbers of the logical tensor's, cut as its values are.
-ShardedTraining trained(const recipe::OptimOptions& options, const std::string& dtype, const layout::MeshRank& place, parallel::Ranks& ranks) {
+ShardedTraining trained(const recipe::OptimOptions& options, const std::string& dtype, const layout::MeshRank& place,
+                        parallel::Ranks& ranks) {
   model::ParameterSet set(cut_specs(), Precision::named(dtype), at::kCPU, model::Use::kTraining, place);
   std::vector<std::vector<std::string>> experts;
   for (const auto& each : cut_specs()) {

@@ -76,7 +76,8 @@ kernels::OuterSums by_equations(const kernels::OuterRun<Real>& run, const kernel
 
 template <class Real>
 Tensor numbers_of(const Tensor& arrays, const kernels::OuterSums& sums) {
-  return at::cat({arrays.to(at::kDouble).reshape({-1}), at::tensor({sums.gradient, sums.momentum, sums.movement, sums.clipped}, at::kDouble)});
+  return at::cat(
+      {arrays.to(at::kDouble).reshape({-1}), at::tensor({sums.gradient, sums.momentum, sums.movement, sums.clipped}, at::kDouble)});
 }
 
 template <class Real>
@@ -104,7 +105,8 @@ void check_outer_loops(int64_t count) {
   }
   const Tensor arrays = before.clone(), apart = before[0] - before[4];
   const kernels::OuterRun<Real> run = outer_run<Real>(arrays, true, true);
-  EXPECT_NEAR(loops.distance(run), apart.narrow(0, 0, count).to(at::kDouble).square().sum().template item<double>(), bound * static_cast<double>(count));
+  EXPECT_NEAR(loops.distance(run), apart.narrow(0, 0, count).to(at::kDouble).square().sum().template item<double>(),
+              bound * static_cast<double>(count));
   loops.difference(run, /*returns=*/true);
   const auto inner = [&](int64_t row) { return arrays[row].narrow(0, 0, count); };
   EXPECT_TRUE(at::equal(inner(2), apart.narrow(0, 0, count)) && at::equal(inner(3), inner(2)) && at::equal(inner(4), inner(0)));

@@ -10,8 +10,8 @@ namespace {
 
 using kernels::LinearRecurrenceOptions;
 using kernels::RecurrenceGate;
-using recipe::LinearContextMethod;
 using longhaul::testing::random_tensor;
+using recipe::LinearContextMethod;
 
 constexpr int64_t kHeads = 2, kKey = 5, kValue = 3;
 constexpr LinearContextMethod kLinearMethods[] = {LinearContextMethod::kRing, LinearContextMethod::kAllGather,

@@ -46,7 +46,8 @@ TimedPass pass(int64_t world, const layout::MeshShape& shape, const recipe::Expe
     WatchedCommunicator watched(thread, watch);
     const MeshGroups groups(watched, mesh);
     TimedPass& passed = of_ranks[static_cast<size_t>(thread.rank())];
-    const Tensor hidden = at::ones({kExpertTokens, kHidden}, at::kFloat).requires_grad_(true), weight = at::ones({kExpertTokens, kChoices}, at::kFloat);
+    const Tensor hidden = at::ones({kExpertTokens, kHidden}, at::kFloat).requires_grad_(true),
+                 weight = at::ones({kExpertTokens, kChoices}, at::kFloat);
     const auto product = [&](const Tensor& rows, const std::vector<int64_t>&, const auto& later) {
       return product_in_time(watch, rows, later);
     };

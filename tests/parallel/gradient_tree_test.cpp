@@ -45,8 +45,8 @@ void expect_sums(int64_t micro_batches, const Layout& layout) {
   const int64_t world = layout.replicas * layout.context_ranks;
   comm::run_ranks(world, [&](comm::Communicator& communicator) {
     Ranks ranks(communicator, {.mesh = {world, {.cp = layout.context_ranks}}, .zero = layout.zero, .elastic = true});
-    model::ParameterSet set({spec_of("matrix", {kTreeRows, kColumns}, 0), spec_of("vector", {kVector}, 1)}, Precision::named("fp32"), at::kCPU,
-                            model::Use::kTraining, ranks.place());
+    model::ParameterSet set({spec_of("matrix", {kTreeRows, kColumns}, 0), spec_of("vector", {kVector}, 1)}, Precision::named("fp32"),
+                            at::kCPU, model::Use::kTraining, ranks.place());
     set.add_stacked("matrix", {"matrix"});
     set.add_stacked("vector", {"vector"});
     set.allocate();

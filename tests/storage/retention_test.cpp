@@ -31,7 +31,9 @@ constexpr int64_t kBytesOfOne = 96 + 8 + 8;  // tensors of a test checkpoint
 
 class Retention : public ::testing::Test {
  protected:
-  void save(int64_t step, int64_t generation = 1) { save_test_checkpoint(disk, kRetentionFolder, step, generation, static_cast<uint64_t>(step)); }
+  void save(int64_t step, int64_t generation = 1) {
+    save_test_checkpoint(disk, kRetentionFolder, step, generation, static_cast<uint64_t>(step));
+  }
   RecordingFileSystem disk;
 };
 
@@ -196,7 +198,8 @@ TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
   };
   const std::string all = kRetentionFolder.string(), newest = (kRetentionFolder / name_of_save(20, 1)).string();
   const std::filesystem::path run = kRetentionFolder.parent_path();
-  for (const auto& path : {run, run / "", kRetentionFolder, kRetentionFolder / ""}) EXPECT_EQ(resolved(path), std::pair(all, false)) << path;
+  for (const auto& path : {run, run / "", kRetentionFolder, kRetentionFolder / ""})
+    EXPECT_EQ(resolved(path), std::pair(all, false)) << path;
   for (const auto& path : {kRetentionFolder / kLatestName, std::filesystem::path(newest), std::filesystem::path(newest + "/"),
                            kRetentionFolder / name_of_save(20, 1) / kManifestName}) {
     EXPECT_EQ(resolved(path), std::pair(newest, true)) << path;
@@ -212,8 +215,10 @@ TEST_F(Retention, APathNamesAllCheckpointsOrOne) {
   save(10, 4);
   save(15, 4);
   save(15, 5);
-  EXPECT_EQ(resolved(kRetentionFolder / "step-000000015").first, (kRetentionFolder / name_of_save(15, 5)).string()) << "of a step, the newest";
-  EXPECT_EQ(resolved(kRetentionFolder / "step-000000010").first, (kRetentionFolder / "step-000000010").string()) << "what lies there is what it says";
+  EXPECT_EQ(resolved(kRetentionFolder / "step-000000015").first, (kRetentionFolder / name_of_save(15, 5)).string())
+      << "of a step, the newest";
+  EXPECT_EQ(resolved(kRetentionFolder / "step-000000010").first, (kRetentionFolder / "step-000000010").string())
+      << "what lies there is what it says";
   EXPECT_EQ(resolved(kRetentionFolder / name_of_save(10, 1)).first, (kRetentionFolder / name_of_save(10, 1)).string());
   disk.remove(kRetentionFolder / name_of_save(10, 1) / kManifestName);
   for (const auto& path : {kRetentionFolder / name_of_save(10, 1), kRetentionFolder / name_of_save(20, 1) / "rank-00000.safetensors",

@@ -33,7 +33,8 @@ class OptimizerRuns : public ::testing::Test {
   }
   void train(const std::string& name, const Settings& more) const {
     Settings all = tiny_run(folder_.path());
-    for (const char* own : {"train.dtype=fp32", "train.batch=4", "train.micro_batch=2", "train.evaluate_every=0", "train.checkpoint_every=0"})
+    for (const char* own :
+         {"train.dtype=fp32", "train.batch=4", "train.micro_batch=2", "train.evaluate_every=0", "train.checkpoint_every=0"})
       all.emplace_back(own);
     all.insert(all.end(), more.begin(), more.end());
     run_training({.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true});
@@ -107,7 +108,8 @@ TEST_F(OptimizerRuns, GroupsAboutNoTensorAreRefusedBeforeAnythingIsMade) {
   EXPECT_THAT(router.expected, AllOf(HasSubstr("channel_up"), HasSubstr("query"), Not(HasSubstr("router"))));
   EXPECT_EQ(router.found, "router, expert_up");
   EXPECT_EQ(router.where, "optim.group, entry 1");
-  const ErrorFields second = refused_groups("[{ tensors = [\"query\", \"norm\"], name = \"lion\" }, { tensors = \"norm\", lr_factor = 0.5 }]");
+  const ErrorFields second =
+      refused_groups("[{ tensors = [\"query\", \"norm\"], name = \"lion\" }, { tensors = \"norm\", lr_factor = 0.5 }]");
   EXPECT_EQ(second.where, "optim.group, entry 2") << "the first has all norms";
   EXPECT_THAT(refused_groups("[{ name = \"lion\" }]").found, HasSubstr("no roles"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));

@@ -87,7 +87,8 @@ TEST(RankState, OptimizersOfAllRanksTakeWhatIsPlanned) {
         const int64_t before = memory_statistics().of(MemoryPurpose::kOptimizer).bytes;
         double planned = 0, counted = 0;
         for (int64_t rank = 0; rank < each.world; ++rank) {
-          planned += plan::rank_state(model, recipe::Dtype::kBf16, options, {.mesh = arrangement.mesh, .rank = rank, .zero = zero}).optimizer;
+          planned +=
+              plan::rank_state(model, recipe::Dtype::kBf16, options, {.mesh = arrangement.mesh, .rank = rank, .zero = zero}).optimizer;
         }
         comm::run_ranks(each.world, [&](comm::Communicator& world) {
           parallel::Ranks ranks(world, arrangement);

@@ -28,17 +28,17 @@ TEST(UnitGradients, HaveTheNormOfTheirNumberOnEveryExpertMesh) {
   const double expected = std::sqrt(static_cast<double>(layout::parameter_count(config)));
   using enum recipe::PipelineSchedule;
   for (const ExpertMesh& each : std::vector<ExpertMesh>{{1, {}},
-                                            {4, {.tp = 2, .ep = 4}},
-                                            {8, {.cp = 2, .tp = 2, .ep = 4}},
-                                            {4, {.ep = 2, .etp = 2}},
-                                            {4, {.etp = 4}},
-                                            {8, {.tp = 2, .ep = 2, .etp = 2}, 1},
-                                            {8, {.tp = 2, .ep = 4}, 2},
-                                            {8, {.cp = 2, .ep = 2}, 3},
-                                            {8, {.ep = 2, .copies = 2}, 3},
-                                            {8, {.pp = 2, .tp = 2, .ep = 2}, 1},
-                                            {8, {.pp = 2, .tp = 2, .ep = 4}, 0, {.schedule = kDualPipe}},
-                                            {8, {.pp = 2, .ep = 2, .etp = 2}, 3, {.schedule = kZbV}}}) {
+                                                        {4, {.tp = 2, .ep = 4}},
+                                                        {8, {.cp = 2, .tp = 2, .ep = 4}},
+                                                        {4, {.ep = 2, .etp = 2}},
+                                                        {4, {.etp = 4}},
+                                                        {8, {.tp = 2, .ep = 2, .etp = 2}, 1},
+                                                        {8, {.tp = 2, .ep = 4}, 2},
+                                                        {8, {.cp = 2, .ep = 2}, 3},
+                                                        {8, {.ep = 2, .copies = 2}, 3},
+                                                        {8, {.pp = 2, .tp = 2, .ep = 2}, 1},
+                                                        {8, {.pp = 2, .tp = 2, .ep = 4}, 0, {.schedule = kDualPipe}},
+                                                        {8, {.pp = 2, .ep = 2, .etp = 2}, 3, {.schedule = kZbV}}}) {
     const parallel::Arrangement arrangement{.mesh = {each.ranks, each.shape}, .pipeline = each.pipeline, .zero = each.zero};
     comm::run_ranks(each.ranks, [&](comm::Communicator& world) {
       parallel::Ranks ranks(world, arrangement);

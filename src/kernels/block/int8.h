@@ -18,6 +18,7 @@ struct Int8Products {
   auto multiply_of(float) const { return multiply_fp32; }
 };
 
-const Int8Products& int8_products();  // of the set that block_kernels() names; empty where it has none: in AVX-512's alone, and of AMX in fp32
+const Int8Products&
+int8_products();  // of the set that block_kernels() names; empty where it has none: in AVX-512's alone, and of AMX in fp32
 
 }  // namespace longhaul::kernels

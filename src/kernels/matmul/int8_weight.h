@@ -18,7 +18,8 @@
 
 namespace longhaul::kernels {
 
-using Int8Layout = PanelLayout<uint16_t>;  // where the elements of a bf16 copy lie: two rows side by side there are one behind the other here
+using Int8Layout =
+    PanelLayout<uint16_t>;  // where the elements of a bf16 copy lie: two rows side by side there are one behind the other here
 
 class Int8Weight {
  public:
@@ -32,8 +33,8 @@ class Int8Weight {
   int64_t experts() const { return experts_; }
   int64_t out() const { return out_; }
   int64_t in() const { return in_; }
-  const Tensor& scale_eo() const { return scale_eo_; }                                      // fp32
-  const Tensor& panels() const { return panels_; }                                          // int8, Int8Layout(in, out), expert after expert
+  const Tensor& scale_eo() const { return scale_eo_; }  // fp32
+  const Tensor& panels() const { return panels_; }      // int8, Int8Layout(in, out), expert after expert
   int64_t bytes() const { return static_cast<int64_t>(panels_.nbytes() + scale_eo_.nbytes()); }
 
  private:

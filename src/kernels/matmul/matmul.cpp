@@ -67,10 +67,10 @@ Tensor packed_output(const Tensor& x, std::span<const int64_t> rows_per_group, c
   const int64_t k = weight.in(), n = weight.out();
   const Tensor y = epilogue.keeps ? at::empty({x.size(0), n}, x.options().requires_grad(false)) : Tensor();
   const auto run = [&]<class Element>(Element) {
-    multiply_rows<Element, int8_t>({read<Element>(x), x.stride(0), weight.panels().const_data_ptr<int8_t>(), nullptr,
-                                    y.defined() ? static_cast<Element*>(y.mutable_data_ptr()) : nullptr, n, k, n, epilogue,
-                                    weight.scale_eo().const_data_ptr<float>()},
-                                   row_groups(rows_per_group));
+    multiply_rows<Element, int8_t>(
+        {read<Element>(x), x.stride(0), weight.panels().const_data_ptr<int8_t>(), nullptr,
+         y.defined() ? static_cast<Element*>(y.mutable_data_ptr()) : nullptr, n, k, n, epilogue, weight.scale_eo().const_data_ptr<float>()},
+        row_groups(rows_per_group));
   };
   if (x.scalar_type() == at::kBFloat16)
     run(uint16_t{});

@@ -27,9 +27,9 @@ template <class Element, class Stored = Element>  // Stored: int8_t, or the same
 struct RowProduct {
   const Element* x;  // [rows × k], stride ldx
   int64_t ldx;
-  const Stored* panels;   // of all groups, PanelLayout<Element>(k, n).size() apart; int8: Int8Layout(k, n).size()
-  const Element* bias;    // [n] or null; of every group
-  Element* y;             // [rows × n], stride ldy; null where the epilogue does not keep it
+  const Stored* panels;  // of all groups, PanelLayout<Element>(k, n).size() apart; int8: Int8Layout(k, n).size()
+  const Element* bias;   // [n] or null; of every group
+  Element* y;            // [rows × n], stride ldy; null where the epilogue does not keep it
   int64_t ldy;
   int64_t k, n;
   const Epilogue& epilogue;

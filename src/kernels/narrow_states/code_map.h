@@ -1,4 +1,4 @@
-// CodeMap: the numbers that a byte of an 8-bit optimizer state stands for (dynamic tree quantisation: bitsandbytes, arXiv 2110.02861; 
+// CodeMap: the numbers that a byte of an 8-bit optimizer state stands for (dynamic tree quantisation: bitsandbytes, arXiv 2110.02861;
 // docs/sources/optimizers.md §8). Seven decades below 1, each with twice the numbers of the one below: the midpoints of evenly spaced marks in (0.1, 1) times
 // 10^(i − 6), 2^i of either sign in a signed map and 2^(i + 1) in an unsigned one; then 0 and 1. Sorted; a code is a place in the list.
 // A number is kept as its code times the scale of its block (loops.h). Constant; thread-safe.

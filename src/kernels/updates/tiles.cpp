@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kTileElements = 32768, kMostTiles = 64;  // of a matrix: each has sums of all columns
 constexpr int64_t kGrainOfTiles = 16384;
-constexpr int64_t kOfOneThread = 1 << 19;  // elements of a matrix: gradient, momentum and master are 6 MB, a core's share of most last-level caches
+constexpr int64_t kOfOneThread =
+    1 << 19;  // elements of a matrix: gradient, momentum and master are 6 MB, a core's share of most last-level caches
 
 }  // namespace
 
