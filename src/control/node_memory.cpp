@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/children.h"
 #include "base/file.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "storage/checkpoint_name.h"
 
