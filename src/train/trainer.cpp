@@ -412,7 +412,7 @@ void Trainer::recorded_step() {
   if (auto first = std::exchange(options_.on_first_step, {})) first(step_);
   saver_.poll();
   tell_of_memory();
-  const bool asks = control_.save_requested() || (interval_ && interval_->is_due());
+  const bool asks = control_.save_requested() || (interval_ && interval_->due());
   const bool asked = between_rounds() && ranks_.most(asks ? 1 : 0) == 1;
   SaveTo to{.disk = is_due(train().checkpoint_every, step_) || asked};
   // Each waits for what an outer loop exchanges behind the steps.
