@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "base/log.h"
-#include "base/text.h"
+#include "base/progress.h"
 #include "checkpoint/copy_out.h"
 #include "storage/commit.h"
 

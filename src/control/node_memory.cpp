@@ -8,7 +8,7 @@
 #include "base/checksum.h"
 #include "base/children.h"
 #include "base/file.h"
-#include "base/text.h"
+#include "base/progress.h"
 #include "storage/checkpoint_name.h"
 
 namespace longhaul::control {
