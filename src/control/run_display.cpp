@@ -16,7 +16,7 @@ constexpr int64_t kHistory_bytes = 4 << 20;  // of a long run's, in which its la
 }  // namespace
 
 RunDisplay::RunDisplay(const std::filesystem::path& run_folder, int64_t log_every)
-    : tail_(run_folder / "events.jsonl", kHistory_bytes),
+    : tail_(run_folder, "events.jsonl", kHistory_bytes),
       terminal_({.stream = stdout, .colours = colours_wanted(stdout), .alarm_colours = colours_wanted(stderr), .log_every = log_every}) {}
 
 void RunDisplay::poll(bool shows) {
