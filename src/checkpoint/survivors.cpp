@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "checkpoint/copy_out.h"
 #include "storage/commit.h"
 

@@ -9,6 +9,7 @@
 #include "base/children.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "storage/checkpoint_name.h"
 
 namespace longhaul::control {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/progress.h"
 #include "base/text.h"
