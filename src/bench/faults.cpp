@@ -166,7 +166,7 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<F
   }
   const observe::IncidentReport& incident = found->second;
   outcome.incident = incident.fault;
-  const bool of_a_node = drill.kind.starts_with("node");
+  const bool of_a_node = drill.kind.starts_with("node") || drill.kind == "daemon restarted";
   outcome.named = of_a_node ? !incident.node.empty() : incident.rank == drill.rank;
   if (drill.kind == "memory limit") outcome.named = outcome.named && incident.fault == "host_out_of_memory";
   outcome.detected_milliseconds = incident.detected_milliseconds;

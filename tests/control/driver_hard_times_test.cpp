@@ -160,12 +160,12 @@ TEST_F(DriverHardTimes, ManyRefusedNodesKeepNobodyOut) {
   start();
   ASSERT_GT(runs_at(5), 1);
   EventLoop loop;
-  const std::string secret = read_secret(run_ / "control/secret");
+  const Keys keys = node_keys(run_ / "control/secret");
   for (int i = 0; i < 70; ++i) {
     std::shared_ptr<Channel> channel;
     bool over = false;
     channel =
-        Channel::make(loop, Socket::connect(address()), Handshake(secret, own_identity("node", "old", "", 0), false),
+        Channel::make(loop, Socket::connect(address()), Handshake(keys, own_identity("node", "old", "", 0), false),
                       {.opened = [&](const Identity&) { channel->send(to_text(NodeMessage{NodeHello{.version = "0", .node = "old"}})); },
                        .message = [](std::string_view) {},
                        .closed =

@@ -278,7 +278,7 @@ TEST_F(Driver, PausesDoubleWithEachFaultWithoutProgress) {
     bench->ends(0, 137);
     const double began_s = bench->now_s;
     while (bench->core->generation() == before && bench->now_s < began_s + 60) bench->wait(0.1);
-    EXPECT_NEAR(bench->now_s - began_s, bench->policy.last_call_s + pause_s, 0.15);
+    EXPECT_NEAR(bench->now_s - began_s, bench->policy.last_call_s + pause_s, 0.35);
   }
 }
 
