@@ -93,7 +93,7 @@ TEST_F(Saving, WhatFailsAfterTheCommitIsToldBesideIt) {
 }
 
 // Has room for so many checkpoints; a file of one more cannot be made.
-class SmallDisk final : public storage::WrappedFileSystem {
+class DiskOfSoMany final : public storage::WrappedFileSystem {
  public:
   using WrappedFileSystem::WrappedFileSystem;
   std::unique_ptr<storage::FileWriter> create(const std::filesystem::path& path) override {
@@ -109,7 +109,7 @@ class SmallDisk final : public storage::WrappedFileSystem {
 
 // What is older than the newest makes room for a newer one, but for what is to be kept; where that is not enough, or nothing can go, the save fails.
 TEST_F(Saving, AFullDiskCostsOlderCheckpoints) {
-  SmallDisk files(disk);
+  DiskOfSoMany files(disk);
   Saver saver(files, options({.keep_last = 3, .keep_every = 2}));
   const auto save = [&](int64_t step) {
     saver.save(step, training.state(), training.manifest());

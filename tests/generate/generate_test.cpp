@@ -177,12 +177,12 @@ TEST(Generate, WhatCosformerLayersCanWeighEnds) {
   config.mixers = {recipe::Mixer::kCosformer};
   config.cosformer.longest = 24;
   model::Decoder decoder(config, Precision::named("fp32"));
-  const GenerateSettings greedy{.tokens = 100, .temperature = 0, .stop_id = 28};
-  const Generation full = generate(decoder, std::vector<int64_t>(20, 1), greedy);
-  EXPECT_EQ(full.ids.size(), 4u) << "of 24 tokens the first is the separator";
+  const GenerateSettings greedy{.tokens = 100, .temperature = 0, .stop_ids = {28}};
+  const Generation full = generate(decoder, std::vector<int64_t>(21, 1), greedy);
+  EXPECT_EQ(full.ids.size(), 4u) << "21 and 3 are read; the last one is drawn and not read";
   EXPECT_EQ(full.finish, Finish::kPositions);
   try {
-    generate(decoder, std::vector<int64_t>(24, 1), greedy);
+    generate(decoder, std::vector<int64_t>(25, 1), greedy);
     ADD_FAILURE() << "not refused";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
