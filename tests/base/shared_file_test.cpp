@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,6 +128,37 @@ TEST(StackArea, TakesTheStackOfEveryThread) {
   ASSERT_GE(area->threads[1].count, 3);
   const auto begin = reinterpret_cast<uint64_t>(&hang_here);
   EXPECT_TRUE(area->threads[1].frames[1] > begin && area->threads[1].frames[1] < begin + 256);
+}
+
+__attribute__((noinline)) void crash_here(int* nowhere) { *nowhere = 7; }
+
+// In a thread that blocks requests of others, as all but the first do; the process ends as it would have without.
+TEST(StackArea, TakesTheStackOfAThreadThatCrashes) {
+  const TemporaryFolder folder;
+  SharedFile memory = SharedFile::create(folder / "memory", sizeof(StackArea));
+  auto* const area = new (memory.data()) StackArea;
+  const pid_t child = fork();
+  if (child == 0) {
+    struct rlimit no_core {};
+    setrlimit(RLIMIT_CORE, &no_core);
+    install_diagnostics();
+    set_diagnostics_area(area);
+    Worker worker("crashes");
+    worker.post([] { crash_here(nullptr); });
+    worker.wait();
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (area->crashed == 0) GTEST_SKIP() << "a sanitizer looks after crashes itself";
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+  EXPECT_EQ(area->crashed, SIGSEGV);
+  ASSERT_EQ(area->count, 1);
+  EXPECT_STREQ(area->threads[0].name, "crashes");
+  ASSERT_GE(area->threads[0].count, 2);
+  const auto begin = reinterpret_cast<uint64_t>(&crash_here);
+  EXPECT_TRUE(area->threads[0].frames[0] >= begin && area->threads[0].frames[0] < begin + 64);
 }
 
 }  // namespace
