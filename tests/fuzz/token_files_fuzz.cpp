@@ -20,7 +20,7 @@ void read_all(const std::filesystem::path& path) {
   using namespace longhaul;
   try {
     for (const data::TokenFile& file : data::token_files(path)) {
-      data::read_token_file(file, kVocabulary, kSeparator, [](std::span<const int32_t> tokens) {
+      data::read_token_file(file, kVocabulary, {kSeparator}, [](std::span<const int32_t> tokens) {
         for (const int32_t token : tokens) {
           if (token <= kSeparator || token >= kVocabulary) std::abort();
         }
