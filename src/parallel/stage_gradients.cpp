@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory_purpose.h"
+
 namespace longhaul::parallel {
 namespace {
 
@@ -76,6 +78,7 @@ void finish(UnderWay& sum) {
 
 void sum_gradients_of_stages(comm::Communicator& pipeline, const model::ParameterSet& parameters, int64_t message_bytes) {
   const at::NoGradGuard no_gradient;
+  const MemoryPurposeScope purpose(MemoryPurpose::kGradients);
   std::optional<UnderWay> before;
   for (const auto& [ranks, gradients] : shared_gradients(parameters)) {
     for (Runs& runs : messages_of(gradients, message_bytes)) {

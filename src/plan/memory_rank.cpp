@@ -74,6 +74,10 @@ class RankPlan {
     const double saved = saved_bytes() * number(whole_.checkpoint_copies);
     if (whole_.saves_between) passing[kCheckpoint] = saved;
     add_passes(passing, plan.moments);
+    PurposeBytes summing = always;
+    if (whole_.saves_between) summing[kCheckpoint] = saved;
+    summing[kGradients] += state.stage_sums;
+    if (state.stage_sums > 0) plan.moments.push_back({"sums of stages", summing});
     PurposeBytes updating = always;
     if (whole_.saves_between) updating[kCheckpoint] = saved;
     updating[kWorkspace] += state.updating;

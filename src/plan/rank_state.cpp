@@ -17,6 +17,14 @@ struct Passing {
   double weights = 0, gradients = 0, gradient_shares = 0, summed = 0;
 };
 
+constexpr double kStageMessage = 16 << 20;  // parallel/stage_gradients.h
+
+// Beside shared gradients of so many bytes: two messages under way, each with this rank's part and one of each other rank, and the sum of one of them.
+double beside_stage_sum(double bytes, double ranks) {
+  const double first = std::min(bytes, kStageMessage), second = std::min(bytes - first, kStageMessage);
+  return first * (ranks + 1) + second * ranks;
+}
+
 }  // namespace
 
 RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,
@@ -25,6 +33,7 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
   RankState held;
   UpdateMemory updating(optimizer, wide_bytes(dtype));
   std::map<int64_t, Passing> layers;
+  std::map<std::vector<int64_t>, double> shared_by_stages;
   for (const layout::ParameterSpec& spec : layout::parameters_of(model, place)) {
     const layout::Placement placement = layout::placement_of(spec, place.mesh, place.coordinate(layout::Axis::kPp));
     const layout::Shape box = layout::rectangle_of(placement, place.mesh, place.rank, spec.tensor.global_shape).length;
@@ -42,12 +51,14 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
         (element < wide ? wide * elements / ranks : 0);
     const double pieces = number(spec.elements()) / elements;  // by tensor ranks; of whole matrices
     updating.add(spec, share, ranks * pieces);
+    if (spec.trainable && spec.pipeline_ranks.size() > 1) shared_by_stages[spec.pipeline_ranks] += wide * elements / (cut ? ranks : 1);
     Passing& layer = layers[spec.layer];
     if (spec.trainable && place.mesh.size(layout::copied_over(placement)) > 1) layer.summed += wide * elements;
     if (weights_come) layer.weights += element * elements;
     if (gradients_come) layer.gradients += wide * elements, layer.gradient_shares += wide * elements / ranks;
   }
   for (const auto& [layer, of] : layers) held.largest_sum = std::max(held.largest_sum, of.summed);
+  for (const auto& [stages, bytes] : shared_by_stages) held.stage_sums = std::max(held.stage_sums, beside_stage_sum(bytes, number(static_cast<int64_t>(stages.size()))));
   const Passing outside = layers[-1];
   layers.erase(-1);
   for (auto layer = layers.begin(); layer != layers.end(); ++layer) {

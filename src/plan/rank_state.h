@@ -17,6 +17,7 @@ struct RankState {
   double updating = 0;                                // held while the optimizer's step goes on (plan/update_memory.h)
   double passing_weights = 0, passing_gradients = 0;  // the most of what comes and goes
   double largest_sum = 0;                             // of gradients of one layer, or of what is outside them, that ranks add up
+  double stage_sums = 0;                              // beside gradients that several stages share, while they are added up
   double early_weights = 0;  // of it, what comes behind an update for the next step: outside the layers, and the first one's
 };
 
