@@ -74,7 +74,7 @@ TEST_F(Program, ExitCodesAreTheSameWhereNothingCanBeSaid) {
   };
   EXPECT_EQ(unsaid("> /dev/full 2>&1", {"config", "check", path("none.toml")}), 64);
   EXPECT_EQ(unsaid("2> /dev/full", {"--no-such-option"}), 64);
-  EXPECT_EQ(unsaid("2> /dev/full", {"checkpoint", "list", path("none")}), 65);
+  EXPECT_EQ(unsaid("2> /dev/full", {"checkpoint", "list", path("none")}), 66);
   EXPECT_EQ(unsaid("> /dev/full 2>&1", {"config", "show", path("recipe.toml")}), 73);
   EXPECT_EQ(unsaid("> /dev/full", {"--help"}), 73);
   EXPECT_EQ(unsaid("2> /dev/full", {"config", "show", path("recipe.toml")}), 0);
