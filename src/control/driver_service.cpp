@@ -135,6 +135,8 @@ DriverResult DriverService::run() {
     children_.forget_all();  // ranks go on without a driver, until the same command is typed again
     throw;
   }
+  journal_->flush();  // what waited for room, a last time
+  files_.again();
   write_status();
   LONGHAUL_ASSERT(result_.has_value(), "the driver ended without a result");
   return *result_;
