@@ -43,12 +43,18 @@ namespace {
 // Of a run whose journal was lost the last driver's status may still tell; 0: nothing does.
 int64_t generations_told_by(const fs::path& status) {
   if (!fs::exists(status)) return 0;
-  const auto told = nlohmann::json::parse(read_text(status), nullptr, /*allow_exceptions=*/false);
-  int64_t newest = 0;
-  for (const char* key : {"generation", "newest_generation"}) {
-    if (told.is_object() && told.contains(key) && told.at(key).is_number_integer()) newest = std::max(newest, told.at(key).get<int64_t>());
+  try {
+    const auto told = nlohmann::json::parse(read_text(status), nullptr, /*allow_exceptions=*/false);
+    int64_t newest = 0;
+    for (const char* key : {"generation", "newest_generation"}) {
+      if (told.is_object() && told.contains(key) && told.at(key).is_number_integer())
+        newest = std::max(newest, told.at(key).get<int64_t>());
+    }
+    return newest;
+  } catch (const Error& error) {
+    log_warning("driver: {}", error.what());  // nodes may tell as well
+    return 0;
   }
-  return newest;
 }
 
 // What the driver passes over for good.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "control/driving.h"
 #include "control/record.h"
 #include "observe/run_status.h"
