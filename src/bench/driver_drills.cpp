@@ -1,5 +1,6 @@
 #include "bench/driver_drills.h"
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/children.h"
@@ -44,6 +45,21 @@ int64_t generation_of(const fs::path& run) {
   }
 }
 
+int64_t open_files_of(pid_t process) {
+  std::error_code gone;
+  const fs::directory_iterator files(fmt::format("/proc/{}/fd", process), gone);
+  return std::distance(begin(files), end(files));
+}
+
+// What its ranks are to meet stands in the environment of the daemon that they are started by.
+std::string planned_faults_of(pid_t daemon) {
+  std::ifstream file(fmt::format("/proc/{}/environ", daemon));
+  for (std::string variable; std::getline(file, variable, '\0');) {
+    if (variable.starts_with("LONGHAUL_FAULTS=")) return variable;
+  }
+  return "LONGHAUL_FAULTS=";
+}
+
 void hold_up(pid_t driver) {
   Children::signal(driver, SIGSTOP);
   pause(kHeldUp_s);
@@ -65,12 +81,14 @@ void evict_on_a_full_disk(const Drill& drill, const fs::path& run, const json& s
 
 // As systemd, a pod's kubelet or a loop does.
 void restart_daemon(const Drill& drill, const fs::path& run, const json& node) {
-  Children::signal(node.at("pid").get<pid_t>(), SIGKILL);
+  const pid_t before = node.at("pid").get<pid_t>();
+  const std::string faults = planned_faults_of(before);
+  Children::signal(before, SIGKILL);
   const fs::path control = run / "control";
   start_child(
       {.argv = {fs::canonical("/proc/self/exe").string(), "node", "--driver", control / "address", "--secret", control / "secret", "--name",
                 node.at("node").get<std::string>(), "--slots", std::to_string(node.at("slots").get<int64_t>()), "--shares-machine"},
-       .environment = {"NO_COLOR=1"},
+       .environment = {"NO_COLOR=1", "OMP_WAIT_POLICY=passive", faults},
        .log = run / "logs" / fmt::format("restarted-{}.log", drill.step),
        .own_session = true});
 }
@@ -86,7 +104,8 @@ bool do_from_outside(const Drill& drill, const fs::path& run, const json& status
   if (drill.kind == "driver held up") {
     hold_up(driver_of(status));
   } else if (drill.kind == "driver opens no file") {
-    const ProcessLimit no_more(driver_of(status), ProcessLimit::Kind::kOpenFiles, 3);
+    const pid_t driver = driver_of(status);
+    const ProcessLimit no_more(driver, ProcessLimit::Kind::kOpenFiles, open_files_of(driver));
     pause(kNoFiles_s);
   } else if (drill.kind == "full disk at eviction") {
     evict_on_a_full_disk(drill, run, status);

@@ -14,7 +14,6 @@
 #include "control/node_daemon.h"
 #include "data/skip_file.h"
 #include "detect/hang.h"
-#include "observe/run_status.h"
 #include "storage/catalog.h"
 
 namespace longhaul::control {
@@ -43,10 +42,17 @@ namespace {
 
 // Of a run whose journal was lost the last driver's status may still tell; 0: nothing does.
 int64_t generations_told_by(const fs::path& status) {
+  if (!fs::exists(status)) return 0;
   try {
-    return fs::exists(status) ? std::max<int64_t>(0, observe::status_from_json(read_text(status)).generation) : 0;
+    const auto told = nlohmann::json::parse(read_text(status), nullptr, /*allow_exceptions=*/false);
+    int64_t newest = 0;
+    for (const char* key : {"generation", "newest_generation"}) {
+      if (told.is_object() && told.contains(key) && told.at(key).is_number_integer())
+        newest = std::max(newest, told.at(key).get<int64_t>());
+    }
+    return newest;
   } catch (const Error& error) {
-    log_warning("driver: {}", error.what());
+    log_warning("driver: {}", error.what());  // nodes may tell as well
     return 0;
   }
 }
@@ -135,6 +141,8 @@ DriverResult DriverService::run() {
     children_.forget_all();  // ranks go on without a driver, until the same command is typed again
     throw;
   }
+  journal_->flush();  // what waited for room, a last time
+  files_.again();
   write_status();
   LONGHAUL_ASSERT(result_.has_value(), "the driver ended without a result");
   return *result_;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "control/driving.h"
 #include "control/record.h"
 #include "observe/run_status.h"
@@ -28,6 +30,7 @@ nlohmann::ordered_json Driving::status(double now_s) const {
   json["state_reason"] = ledger_.state_reason;
   json["state_seconds"] = now_s - state_since_s_;
   json["generation"] = ledger_.generation;
+  json["newest_generation"] = std::max(ledger_.generation, newest_seen_);  // for a driver whose journal is lost
   json["step"] = std::max<int64_t>(0, std::max(least_step(), ledger_.resumed_step));
   json["steps"] = plan_.steps;
   json["started_wall_time"] = ledger_.began_s;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "control/batch_search.h"
@@ -297,7 +298,7 @@ class Playing {
   bool lose_journal() {
     if (core_ == nullptr || dies_before_ > 0) return false;
     dies_in_the_middle_ = false;
-    plan_.begun = core_->generation();
+    plan_.begun = core_->status(time_.now_s).at("newest_generation").get<int64_t>();
     driver_dies();
     journal_.clear();
     return true;

@@ -11,8 +11,8 @@ bool WaitingFiles::try_now(const std::string& name, const std::function<void()>&
     if (said_.erase(name) > 0) log_info("driver: {} can be written again", name);
     return true;
   } catch (const Error& error) {
-    if (std::string& said = said_[name]; said != error.what()) {
-      said = error.what();
+    if (std::string& said = said_[name]; said != error.fields().found) {
+      said = error.fields().found;
       log_error("driver: {} waits in memory: {}", name, error.what());
     }
     return false;

@@ -176,5 +176,15 @@ TEST_F(DriverComesBack, AFirstStartWithoutAJournalKnowsWhatStatusSaid) {
   EXPECT_EQ(bench->core->generation(), 6) << "a node that is away may still have ranks of the fifth";
 }
 
+// The journal is lost twice, before the driver between has begun a generation.
+TEST_F(DriverComesBack, StatusTellsWhatTheDriverWasToldItself) {
+  bench.emplace(2);
+  bench->plan.begun = 5;
+  bench->begin();
+  EXPECT_EQ(bench->core->status(bench->now_s).at("newest_generation"), 5);
+  bench->send(FromNode{"node-0", hello_with_ranks("node-0", 7, {0, 1}, 30)});
+  EXPECT_EQ(bench->core->status(bench->now_s).at("newest_generation"), 7);
+}
+
 }  // namespace
 }  // namespace longhaul::control

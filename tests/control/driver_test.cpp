@@ -311,7 +311,7 @@ TEST_F(Driver, ReportsOfTwoDevicesAreTwoIncidents) {
   EXPECT_EQ(bench->incidents.size(), 1U);
   says("/data");
   EXPECT_EQ(bench->incidents.size(), 2U);
-  bench->wait(61);
+  bench->train(10, 72);
   says("/scratch");
   EXPECT_EQ(bench->incidents.size(), 3U) << "a minute later it is news";
 }
