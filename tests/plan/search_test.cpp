@@ -84,7 +84,7 @@ TEST(Search, FindsTheFastest) {
   cluster.reserved_bytes = 0;
   const std::vector<PlanLayout> all = every_layout();
   ASSERT_GT(all.size(), 1000u);
-  std::set<int64_t> stages;
+  std::set<std::string> fastest_of;
   for (const double gigabytes : {80.0, 3.0, 1.2, 0.8, 0.5}) {
     cluster.device.memory_bytes = gigabytes * 1e9;
     const PlanLayout* fastest = nullptr;
@@ -95,13 +95,13 @@ TEST(Search, FindsTheFastest) {
       if (seconds < least) least = seconds, fastest = &layout;
     }
     ASSERT_NE(fastest, nullptr) << gigabytes;
-    stages.insert(fastest->zero);
+    fastest_of.insert(fastest->text());
     const SearchResult found = search(work, cluster, {.batch = 64});
     ASSERT_FALSE(found.best.empty()) << gigabytes;
     EXPECT_NEAR(found.best.front().seconds / least, 1, 1e-12)
         << gigabytes << " GB: " << found.best.front().layout.text() << " beside " << fastest->text();
   }
-  EXPECT_GT(stages.size(), 1u) << "memory decides something";
+  EXPECT_GT(fastest_of.size(), 1u) << "memory decides something";
 }
 
 // Of every preset: no small change of the best layout that fits is faster. Sequences of 4,096 tokens, 1,024 a step.

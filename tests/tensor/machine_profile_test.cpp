@@ -38,7 +38,7 @@ TEST_F(Profile, IsTheBestOfAllMeasurementsAndSaysWhenTheyWere) {
   EXPECT_GE(first.gemm_bf16, first.gemm_fp32) << "or runs in bf16 would reach more than all of the peak, where bf16 is widened";
   EXPECT_FALSE(first.from_cache);
   EXPECT_GE(first.measured_at, before);
-  EXPECT_EQ(first.when(), "measured " + wall_time_text(first.measured_at));
+  EXPECT_THAT(first.when(), ::testing::StartsWith("measured " + wall_time_text(first.measured_at)));  // a busy machine is told of behind it
 
   // As if two rates had been measured on a quiet machine and two on a busy one.
   json profile = kept();

@@ -220,7 +220,7 @@ TEST_F(MaskedRun, RefusesATokenizerThatLeavesNoRowForTheMask) {
     FAIL() << "no refusal";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kData);
-    EXPECT_EQ(error.fields().hint, "model.vocabulary=258");
+    EXPECT_THAT(error.fields().hint, ::testing::StartsWith("model.vocabulary=258"));
   }
 }
 
