@@ -237,7 +237,8 @@ void NodeDaemon::take(const GatherEvidence& message) {
 
 void NodeDaemon::send_evidence() {
   if (!asked_ || !asked_->ready) return;
-  for (const Evidence& one : std::exchange(asked_, nullptr)->evidence) send(one);
+  const std::shared_ptr<Asked> told = std::exchange(asked_, nullptr);
+  for (const Evidence& one : told->evidence) send(one);
 }
 
 // As a program of its own: a check that hangs or crashes is a check that failed. Of each machine alone.
