@@ -94,6 +94,23 @@ TEST_F(DataOptions, EachReachesWhatItIsFor) {
          Tokenizer::bytes().save(folder_ / "tokenizer.json");
          EXPECT_EQ(open({"data.tokenizer=" + (folder_ / "tokenizer.json").string()}).tokenizer.vocabulary(), 257);
        }},
+      // Roles of the tokenizer's tokens, by their names: the bytes' only token of a name.
+      {"data.end_of_document",
+       [&] {
+         const std::string bytes = "data.tokenizer=" + (folder_ / "tokenizer.json").string();
+         Tokenizer::bytes().save(folder_ / "tokenizer.json");
+         const std::string name = Tokenizer::bytes().token_of(256).value();
+         EXPECT_EQ(open({bytes, "data.end_of_document=" + name}).tokenizer.end_of_document(), 256);
+         EXPECT_THROW(open({bytes, "data.end_of_document=<nobody>"}), Error);
+       }},
+      {"data.stop_tokens",
+       [&] {
+         const std::string bytes = "data.tokenizer=" + (folder_ / "tokenizer.json").string();
+         Tokenizer::bytes().save(folder_ / "tokenizer.json");
+         const std::string name = Tokenizer::bytes().token_of(256).value();
+         EXPECT_THAT(open({bytes, "data.stop_tokens=" + name}).tokenizer.stop_ids(), ::testing::Contains(256));
+         EXPECT_THROW(open({bytes, "data.stop_tokens=<nobody>"}), Error);
+       }},
       {"data.vocabulary",
        [&] {
          EXPECT_EQ(open({"data.tokenizer=train", "data.vocabulary=270"}).tokenizer.vocabulary(), 270);
