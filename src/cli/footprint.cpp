@@ -150,7 +150,7 @@ ExitCode run_plan_footprint(const PlanFootprintArguments& a) {
     footprint = plan::planned_footprint(work);
   }
   footprint.input.title = fmt::format("{} on {}s at {:.3g} % of the peak",
-                                      a.recipe.empty() ? fmt::format("{:.4g} FLOPs", work.flops) : a.recipe, a.accelerator, 100 * a.mfu);
+                                      a.recipe.empty() ? fmt::format("{:.4g} FLOPs", work.flops) : a.recipe, a.device(), 100 * a.mfu);
   print_footprint(footprint, a.output);
   return ExitCode::kDone;
 }
