@@ -1,7 +1,8 @@
 // `longhaul bench faults`: does a supervised run come back from what happens in the field? Small runs of several process ranks under `longhaul launch`
 // meet planned faults one after the other (docs/sources/reliability.md §8.1): ranks that are killed, crash, hang or are stopped in every part of a step and of
 // a checkpoint; ranks that the kernel ends when their memory group has no more; node daemons that are killed, or frozen with their connection open;
-// drivers that are killed; a file system that fills. Each is what happens in the field, none an exit code; what this user may not do (memory
+// daemons that are started again at once; drivers that are killed, held up, lose their journal, or may open no more files; an eviction on a full
+// disk; a file system that fills. Each is what happens in the field, none an exit code; what this user may not do (memory
 // groups, mounting) is left out. Nobody helps. What is checked of each (§8.2):
 //
 //   recovered    the run went on by itself and ended well
