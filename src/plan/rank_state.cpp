@@ -58,7 +58,8 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
     if (gradients_come) layer.gradients += wide * elements, layer.gradient_shares += wide * elements / ranks;
   }
   for (const auto& [layer, of] : layers) held.largest_sum = std::max(held.largest_sum, of.summed);
-  for (const auto& [stages, bytes] : shared_by_stages) held.stage_sums = std::max(held.stage_sums, beside_stage_sum(bytes, number(static_cast<int64_t>(stages.size()))));
+  for (const auto& [stages, bytes] : shared_by_stages)
+    held.stage_sums = std::max(held.stage_sums, beside_stage_sum(bytes, number(static_cast<int64_t>(stages.size()))));
   const Passing outside = layers[-1];
   layers.erase(-1);
   for (auto layer = layers.begin(); layer != layers.end(); ++layer) {

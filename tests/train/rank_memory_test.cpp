@@ -278,8 +278,11 @@ std::vector<Case> of_outer_loops() {
     const Words words = {"optim.outer=" + method, "optim.outer_every=2", "train.steps=4"};
     cases.push_back({"workers2 " + method, 2, words, "dense", method == "co2" || method == "delay_corrected" ? "dense bf16" : ""});
   }
-  cases.push_back(
-      {"workers2 narrow wire", 2, {"optim.outer=diloco", "optim.outer_every=2", "train.steps=4", "optim.outer_wire=bfloat16"}, "dense", "dense fp32"});
+  cases.push_back({"workers2 narrow wire",
+                   2,
+                   {"optim.outer=diloco", "optim.outer_every=2", "train.steps=4", "optim.outer_wire=bfloat16"},
+                   "dense",
+                   "dense fp32"});
   return cases;
 }
 
