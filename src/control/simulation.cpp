@@ -336,7 +336,7 @@ class Playing {
     result_.finished = over_ && result_.code == ExitCode::kDone;
     if (over_ && !documented(result_.code)) broken(fmt::format("ended with {}: {}", static_cast<int>(result_.code), result_.text));
     const double end_s = time_.now_s + 200;  // everybody has heard, or is back from where it was and hears
-    cluster_.on_message = nullptr;
+    cluster_.driver_gone();
     while (time_.now_s < end_s && cluster_.living_ranks() > 0 && time_.step()) {
     }
     if (cluster_.living_ranks() > 0) broken(fmt::format("{} ranks live on after the end", cluster_.living_ranks()));

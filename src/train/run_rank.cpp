@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <numeric>
 
 #include "base/clock.h"
@@ -16,6 +18,7 @@
 #include "checkpoint/writers.h"
 #include "comm/clock_offset.h"
 #include "data/compression_baseline.h"
+#include "observe/event_log.h"
 #include "observe/table.h"
 #include "observe/tensorboard.h"
 #include "observe/terminal.h"
@@ -84,6 +87,7 @@ class RankRun {
   void tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const;
   void tell_what_was_sent(int64_t step) const;
   void warn_of_disk(const Trainer& trainer) const;
+  void tell_what_is_missing(observe::EventWriter& events, int64_t step) const;
   void open_board();
   std::optional<checkpoint::TierPlace> tier() const;
   void begin(Trainer& trainer, observe::EventWriter& events);  // what comes between the trainer that stands and its first step
@@ -189,6 +193,24 @@ void RankRun::warn_of_disk(const Trainer& trainer) const {
   if (first() && warning) log_warning("{}", *warning);
 }
 
+// Ranks that outlive rank 0 leave the state of a step that it had done and not told of yet: nobody has its loss.
+void RankRun::tell_what_is_missing(observe::EventWriter& events, int64_t step) const {
+  if (!first() || step == 0) return;
+  int64_t told = 0;
+  try {
+    observe::for_each_event(events.path(), [&](const observe::Event& event) {
+      if (const auto* report = std::get_if<observe::StepReport>(&event.body)) told = std::max(told, report->step);
+    });
+  } catch (const Error&) {
+    return;  // a damaged stream is for who reads it to say
+  }
+  if (told == 0 || told >= step) return;  // 0: a file of another start
+  const std::string which = told + 1 == step ? fmt::format("step {} is", step) : fmt::format("steps {} to {} are", told + 1, step);
+  events.write(observe::Alarm{
+      .kind = "events_lost",
+      .message = fmt::format("{} not told of here: rank 0 ended behind the update; the state that the others left is used", which)});
+}
+
 void RankRun::open_board() {
   observe::BoardWriter* const board = start_.request.board;
   if (board == nullptr || !(start_.own_process || first())) return;
@@ -206,6 +228,7 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
   observe::BoardWriter& board = ranks_.spans()->board();
   board.enter(observe::RankPhase::kLoad);
   const Resumed resumed = trainer.resume();
+  tell_what_is_missing(events, resumed.step);
   board.enter(observe::RankPhase::kIdle);
   board.step_started_from(resumed.step);
   const auto& from = start_.request.from;

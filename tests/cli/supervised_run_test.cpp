@@ -68,6 +68,20 @@ TEST_F(SupervisedRun, NoStepIsLostWhereAReplicaLives) {
 }
 
 // A rank that is stopped wakes nobody: it is named, and the others leave what they have.
+// Between the update and its event: the other rank's state of that step is gone on from, and what nobody can tell is said to be missing.
+TEST_F(SupervisedRun, AStepThatRank0CouldNotTellOfIsSaidToBeMissing) {
+  const auto expected = undisturbed(kFarFromCheckpoints, 2);
+  Child child(words({"launch", "-n", "2"}, kFarFromCheckpoints),
+              {"NO_COLOR=1", "LONGHAUL_FAULTS=step.updated:step=20:rank=0:generation=1 kill"}, folder_ / "output");
+  EXPECT_EQ(child.wait(), 0) << child.output();
+  auto told = losses(run_);
+  const bool missing = !told.contains(20);
+  const auto alarms = events<observe::Alarm>();
+  EXPECT_EQ(std::ranges::count(alarms, "events_lost", &observe::Alarm::kind), missing ? 1 : 0);
+  if (missing) told[20] = expected.at(20);
+  EXPECT_EQ(told, expected);
+}
+
 TEST_F(SupervisedRun, NoStepIsLostWhereARankHangs) {
   const auto expected = undisturbed(kFarFromCheckpoints, 2);
   Child child(words({"launch", "-n", "2", "--hang-after", "4"}, kFarFromCheckpoints), {"NO_COLOR=1", stops_at(20, 1)}, folder_ / "output");
