@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
 #include <numeric>
 
 #include "base/clock.h"
@@ -193,7 +192,8 @@ void RankRun::warn_of_disk(const Trainer& trainer) const {
   if (first() && warning) log_warning("{}", *warning);
 }
 
-// Ranks that outlive rank 0 leave the state of a step that it had done and not told of yet: nobody has its loss.
+// Ranks that outlive rank 0 may leave the state of a step that rank 0 finished without reporting it. The run goes on from that state, and
+// nobody has the loss of that step.
 void RankRun::tell_what_is_missing(observe::EventWriter& events, int64_t step) const {
   if (!first() || step == 0) return;
   int64_t told = 0;
@@ -202,13 +202,15 @@ void RankRun::tell_what_is_missing(observe::EventWriter& events, int64_t step) c
       if (const auto* report = std::get_if<observe::StepReport>(&event.body)) told = std::max(told, report->step);
     });
   } catch (const Error&) {
-    return;  // a damaged stream is for who reads it to say
+    return;  // the command that reads a damaged stream reports the damage
   }
   if (told == 0 || told >= step) return;  // 0: a file of another start
   const std::string which = told + 1 == step ? fmt::format("step {} is", step) : fmt::format("steps {} to {} are", told + 1, step);
   events.write(observe::Alarm{
       .kind = "events_lost",
-      .message = fmt::format("{} not told of here: rank 0 ended behind the update; the state that the others left is used", which)});
+      .message = fmt::format(
+          "{} missing from this file: rank 0 ended after the update and before its report; the run goes on from the state that the other ranks left",
+          which)});
 }
 
 void RankRun::open_board() {

@@ -67,8 +67,7 @@ TEST_F(SupervisedRun, NoStepIsLostWhereAReplicaLives) {
   }
 }
 
-// A rank that is stopped wakes nobody: it is named, and the others leave what they have.
-// Between the update and its event: the other rank's state of that step is gone on from, and what nobody can tell is said to be missing.
+// Rank 0 is killed between its update and its report: the run goes on from the other rank's state, and the missing step is announced.
 TEST_F(SupervisedRun, AStepThatRank0CouldNotTellOfIsSaidToBeMissing) {
   const auto expected = undisturbed(kFarFromCheckpoints, 2);
   Child child(words({"launch", "-n", "2"}, kFarFromCheckpoints),
@@ -82,6 +81,7 @@ TEST_F(SupervisedRun, AStepThatRank0CouldNotTellOfIsSaidToBeMissing) {
   EXPECT_EQ(told, expected);
 }
 
+// A rank that is stopped wakes nobody: it is named, and the others leave what they have.
 TEST_F(SupervisedRun, NoStepIsLostWhereARankHangs) {
   const auto expected = undisturbed(kFarFromCheckpoints, 2);
   Child child(words({"launch", "-n", "2", "--hang-after", "4"}, kFarFromCheckpoints), {"NO_COLOR=1", stops_at(20, 1)}, folder_ / "output");
