@@ -299,8 +299,9 @@ bool Driving::pay(const Fault& root, const Verdict& verdict) {
                fmt::format("more than {} restarts in {:.0f} h", policy_.restarts, policy_.restarts_window_s / 3600), Action::kStop);
   }
   const bool progress = ledger_.committed_step > ledger_.committed_at_last_fault;
-  const bool program = !names_a_machine(root) || verdict.fault == FaultClass::kHang || verdict.fault == FaultClass::kStuckWork ||
-                       verdict.fault == FaultClass::kUserCode;
+  // A disk may be full for an hour: the pauses grow meanwhile, and only the budget of restarts ends the run.
+  const bool program = (!names_a_machine(root) && verdict.fault != FaultClass::kStorage) || verdict.fault == FaultClass::kHang ||
+                       verdict.fault == FaultClass::kStuckWork || verdict.fault == FaultClass::kUserCode;
   if (program && !progress && verdict.action != Action::kSearchBatch && !ledger_.search.active &&
       ledger_.cycles + 1 >= policy_.cycles_without_progress) {
     return end(ExitCode::kDoNotRestart,

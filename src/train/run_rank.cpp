@@ -44,9 +44,15 @@ void add_displays(observe::EventWriter& events, const RunRequest& request) {
 }
 
 // Beside the checkpoints, what belongs to them. Not before the trainer stands: a start that is refused leaves what is there.
-void write_beside_checkpoints(const RunRequest& request, const data::RunData& data) {
-  write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
-  data.tokenizer.save(request.run_folder / "tokenizer.json");
+void write_beside_checkpoints(const RunRequest& request, const data::RunData& data, bool resumed) {
+  try {
+    write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
+    data.tokenizer.save(request.run_folder / "tokenizer.json");
+  } catch (const Error& error) {
+    // A full disk does not end a run that resumes: the files of the start before are there, and the checkpoint has its own copies.
+    if (!resumed || error.code() != ExitCode::kDisk) throw;
+    log_warning("recipe.toml and tokenizer.json stay as the start before has written them: {}", error.what());
+  }
 }
 
 void write_baseline(observe::EventWriter& events, const data::RunData& data, const std::filesystem::path& cache) {
@@ -246,7 +252,7 @@ void RankRun::begin(Trainer& trainer, observe::EventWriter& events) {
                                                            .cores = usable_cores()})) {
       log_warning("{}", text);
     }
-    write_beside_checkpoints(start_.request, facts_.data);
+    write_beside_checkpoints(start_.request, facts_.data, resumed.step > 0);
     if (from) checkpoint::carry_files(files_, from->beside(), start_.request.run_folder / checkpoint::kPublishedBeside);
     const bool in_bytes = recipe_.train.objective == recipe::Objective::kNext;  // what a compressor's can be compared with
     if (recipe_.observe.compression_baseline && in_bytes && !facts_.data.held_out().empty() && facts_.data.all_text())

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 namespace longhaul::control {
 namespace {
 
@@ -231,6 +233,17 @@ TEST_F(Driver, FaultsWithoutProgressEndTheRun) {
   ASSERT_TRUE(bench->finish);
   EXPECT_EQ(bench->finish->code, ExitCode::kDoNotRestart);
   EXPECT_THAT(bench->finish->text, HasSubstr("without a newer checkpoint"));
+}
+
+// More faults than any other kind may have without a newer checkpoint. Five: a node that is silent for the next pause would count as lost.
+TEST_F(Driver, AFullDiskIsWaitedFor) {
+  start(1);
+  for (int i = 0; i < 5; ++i) {
+    bench->ends(0, 73);
+    bench->wait(1.3 + (i == 0 ? 0 : std::exp2(i - 1)));
+    ASSERT_FALSE(bench->finish) << i;
+    ASSERT_EQ(bench->core->generation(), i + 2) << "started again after a pause that has doubled";
+  }
 }
 
 TEST_F(Driver, ACheckpointIsProgress) {
