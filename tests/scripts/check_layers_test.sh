@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # scripts/check-layers must accept a clean tree and name each planted violation. Usage: check_layers_test.sh SOURCE_ROOT
 set -euo pipefail
-source_root=$1
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
-failures=0
+source "$(dirname "$0")/planted_tree.sh"
 
 plant_clean_tree() {
   rm -rf "${tree:?}"/*
@@ -19,28 +16,14 @@ plant_clean_tree() {
 
 # expect NAME TEXT FILE LINE: the clean tree with LINE added to FILE fails, and the report holds FILE and TEXT.
 expect() {
-  local name=$1 text=$2 file=$3 line=$4 output
+  local name=$1 text=$2 file=$3 line=$4
   plant_clean_tree
   mkdir -p "$(dirname "$tree/$file")"
   printf '%s\n' "$line" >>"$tree/$file"
-  if output=$("$source_root/scripts/check-layers" "$tree" 2>&1); then
-    echo "FAILED $name: the violation was not noticed"
-  elif [[ $output != *"$file:"*"$text"* ]]; then
-    echo "FAILED $name: expected $file and \"$text\", got: $output"
-  else
-    echo "ok     $name"
-    return 0
-  fi
-  failures=$((failures + 1))
+  expect_report check-layers "$name" "*$file:*$text*"
 }
 
-plant_clean_tree
-if output=$("$source_root/scripts/check-layers" "$tree" 2>&1) && [[ -z $output ]]; then
-  echo "ok     clean tree"
-else
-  echo "FAILED clean tree: $output"
-  failures=$((failures + 1))
-fi
+expect_silence check-layers
 expect 'include from below' 'src/train stands below' src/recipe/load.cpp '#include "train/step.h"'
 expect 'include without folder' 'write "recipe/value.h"' src/recipe/load.cpp '#include "value.h"'
 expect 'include of nothing' 'no src/nowhere' src/recipe/load.cpp '#  include "nowhere/x.h"'

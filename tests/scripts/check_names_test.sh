@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # scripts/check-names must accept a tree in which every name of an unnamed namespace is its folder's only one, and name each that two files have. Usage: check_names_test.sh SOURCE_ROOT
 set -euo pipefail
-source_root=$1
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
-failures=0
+source "$(dirname "$0")/planted_tree.sh"
 
 plant_clean_tree() {
   rm -rf "${tree:?}"/*
@@ -35,27 +32,13 @@ CODE
 
 # expect NAME TEXT LINE: the clean tree with LINE in an unnamed namespace of a third file fails, and the report holds TEXT.
 expect() {
-  local name=$1 text=$2 line=$3 output
+  local name=$1 text=$2 line=$3
   plant_clean_tree
   printf 'namespace longhaul {\nnamespace {\n%s\n}  // namespace\n}  // namespace longhaul\n' "$line" >"$tree/src/plan/third.cpp"
-  if output=$("$source_root/scripts/check-names" "$tree" 2>&1); then
-    echo "FAILED $name: it was not noticed"
-  elif [[ $output != "src/plan: "*"$text"*"third.cpp"* ]]; then
-    echo "FAILED $name: expected src/plan and \"$text\", got: $output"
-  else
-    echo "ok     $name"
-    return 0
-  fi
-  failures=$((failures + 1))
+  expect_report check-names "$name" "src/plan: *$text*third.cpp*"
 }
 
-plant_clean_tree
-if output=$("$source_root/scripts/check-names" "$tree" 2>&1) && [[ -z $output ]]; then
-  echo "ok     clean tree"
-else
-  echo "FAILED clean tree: $output"
-  failures=$((failures + 1))
-fi
+expect_silence check-names
 expect "constant" "kLimit" 'constexpr double kLimit = 0.5;'
 expect "type" "Row" 'class Row { public: int x = 0; };'
 expect "function" "cost_of(int64_t)" 'double cost_of(int64_t other_name) { return 0; }'

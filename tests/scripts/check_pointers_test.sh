@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # scripts/check-pointers must accept a tree whose pointers lead somewhere and name each one that does not. Usage: check_pointers_test.sh SOURCE_ROOT
 set -euo pipefail
-source_root=$1
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
-failures=0
+source "$(dirname "$0")/planted_tree.sh"
 
 plant_clean_tree() {
   rm -rf "${tree:?}"/*
@@ -17,28 +14,14 @@ plant_clean_tree() {
 
 # expect NAME TEXT LINE…: the clean tree with LINEs added to a header fails, and the report holds TEXT.
 expect() {
-  local name=$1 text=$2 output
+  local name=$1 text=$2
   shift 2
   plant_clean_tree
   printf '%s\n' "$@" >"$tree/src/base/planted.h"
-  if output=$("$source_root/scripts/check-pointers" "$tree" 2>&1); then
-    echo "FAILED $name: it was not noticed"
-  elif [[ $output != "src/base/planted.h:"*"$text"* ]]; then
-    echo "FAILED $name: expected src/base/planted.h and \"$text\", got: $output"
-  else
-    echo "ok     $name"
-    return 0
-  fi
-  failures=$((failures + 1))
+  expect_report check-pointers "$name" "src/base/planted.h:*$text*"
 }
 
-plant_clean_tree
-if output=$("$source_root/scripts/check-pointers" "$tree" 2>&1) && [[ -z $output ]]; then
-  echo "ok     clean tree"
-else
-  echo "FAILED clean tree: $output"
-  failures=$((failures + 1))
-fi
+expect_silence check-pointers
 expect "missing page" "there is no page docs/sources/lost.md" '// See docs/sources/lost.md §1.'
 expect "missing bare name" "there is no page lost.md" '// See lost.md.'
 expect "missing section" "facts.md has no section 7" '// See docs/sources/facts.md §7.'
