@@ -8,246 +8,19 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/parallel.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/maker.h"
 #include "puzzles/mathador/mathador.h"
-#include "puzzles/records.h"
 #include "puzzles/sudoku/sudoku.h"
 #include "puzzles/tasks.h"
+#include "second_checkers.h"
 
 namespace longhaul::puzzles {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Second checkers, written apart from the verifiers: of an answer in the form that our own solutions have.
-
-std::vector<std::vector<std::string>> plain_rows(const std::string& text) {
-  std::vector<std::vector<std::string>> rows;
-  std::string cell;
-  bool inside = false;
-  for (const char c : text) {
-    if (c == '[') {
-      if (inside) return {};
-      rows.emplace_back();
-      inside = rows.size() > 1;  // the first bracket opens the list of rows
-    } else if (c == ']' || c == ',') {
-      if (inside) rows.back().push_back(std::exchange(cell, ""));
-      if (c == ']') inside = false;
-    } else if (c != ' ' && c != '"') {
-      cell += c;
-    }
-  }
-  if (!rows.empty()) rows.erase(rows.begin());
-  return rows;
-}
-
-bool plain_sudoku(const nlohmann::json& given, const std::string& text) {
-  const auto rows = plain_rows(text);
-  const auto& board = given["original_sudoku"];
-  const size_t side = board.size(), tall = side == 9 ? 3 : 2, wide = side / tall;
-  if (rows.size() != side) return false;
-  std::set<std::string> seen;
-  for (size_t r = 0; r < side; ++r) {
-    if (rows[r].size() != side) return false;
-    for (size_t c = 0; c < side; ++c) {
-      const std::string& digit = rows[r][c];
-      if (digit.size() != 1 || digit[0] < '1' || digit[0] > static_cast<char>('0' + side)) return false;
-      if (board[r][c].is_number() && board[r][c].dump() != digit) return false;
-      for (const std::string& place : {fmt::format("r{}", r), fmt::format("c{}", c), fmt::format("b{}/{}", r / tall, c / wide)}) {
-        if (!seen.insert(place + "=" + digit).second) return false;
-      }
-    }
-  }
-  return true;
-}
-
-// Latin squares: every row and column, sorted, is 1, 2, …
-bool plain_latin(const std::vector<std::vector<std::string>>& rows, size_t side) {
-  if (rows.size() != side) return false;
-  for (size_t i = 0; i < side; ++i) {
-    if (rows[i].size() != side) return false;
-    std::vector<std::string> row = rows[i], column, wanted;
-    for (size_t j = 0; j < side; ++j) {
-      if (rows[j].size() != side) return false;
-      column.push_back(rows[j][i]);
-      wanted.push_back(std::to_string(j + 1));
-    }
-    std::ranges::sort(row);
-    std::ranges::sort(column);
-    if (row != wanted || column != wanted) return false;
-  }
-  return true;
-}
-
-bool plain_given(const nlohmann::json& board, const std::vector<std::vector<std::string>>& rows) {
-  for (size_t r = 0; r < board.size(); ++r) {
-    for (size_t c = 0; c < board[r].size(); ++c) {
-      if (board[r][c].is_number() && board[r][c].dump() != rows[r][c]) return false;
-    }
-  }
-  return true;
-}
-
-bool plain_futoshiki(const nlohmann::json& given, const std::string& text) {
-  const auto rows = plain_rows(text);
-  if (!plain_latin(rows, given["grid_size"]) || !plain_given(given["grid"], rows)) return false;
-  for (const auto& one : given["constraints"]) {
-    const std::string a = rows[one[0][0].get<size_t>()][one[0][1].get<size_t>()],
-                      b = rows[one[1][0].get<size_t>()][one[1][1].get<size_t>()];
-    if (one[2] == ">" ? a <= b : a >= b) return false;
-  }
-  return true;
-}
-
-// A building is seen if nothing as high stands before it.
-bool plain_skyscrapers(const nlohmann::json& given, const std::string& text) {
-  const auto rows = plain_rows(text);
-  const size_t side = given["n"];
-  if (!plain_latin(rows, side) || (given.contains("grid") && !plain_given(given["grid"], rows))) return false;
-  const auto counted = [&](const auto& height) {
-    int count = 0;
-    for (size_t i = 0; i < side; ++i) {
-      bool hidden = false;
-      for (size_t j = 0; j < i; ++j) hidden = hidden || height(j) > height(i);
-      count += hidden ? 0 : 1;
-    }
-    return count;
-  };
-  for (size_t i = 0; i < side; ++i) {
-    const int top = counted([&](size_t j) { return rows[j][i]; }), bottom = counted([&](size_t j) { return rows[side - 1 - j][i]; });
-    const int left = counted([&](size_t j) { return rows[i][j]; }), right = counted([&](size_t j) { return rows[i][side - 1 - j]; });
-    for (const auto& [name, have] :
-         {std::pair("top", top), std::pair("bottom", bottom), std::pair("left", left), std::pair("right", right)}) {
-      if (given[name][i] != 0 && given[name][i] != have) return false;
-    }
-  }
-  return true;
-}
-
-bool plain_kukurasu(const nlohmann::json& given, const std::string& text) {
-  const auto rows = plain_rows(text);
-  if (rows.size() != given["row_sums"].size()) return false;
-  std::vector<int> columns(given["col_sums"].size());
-  for (size_t r = 0; r < rows.size(); ++r) {
-    if (rows[r].size() != columns.size()) return false;
-    int row = 0;
-    for (size_t c = 0; c < columns.size(); ++c) {
-      if (rows[r][c] != "1" && rows[r][c] != "X") return false;
-      if (rows[r][c] != "1") continue;
-      row += static_cast<int>(c) + 1;
-      columns[c] += static_cast<int>(r) + 1;
-    }
-    if (row != given["row_sums"][r].get<int>()) return false;
-  }
-  return columns == given["col_sums"].get<std::vector<int>>();
-}
-
-// Takes pairs that match out until nothing is left, as one may say what a Dyck word is.
-bool plain_balanced(std::string text) {
-  for (size_t before = text.size() + 1; text.size() < before;) {
-    before = text.size();
-    for (const char* pair : {"()", "[]", "{}", "<>"}) {
-      for (size_t at = text.find(pair); at != std::string::npos; at = text.find(pair)) text.erase(at, 2);
-    }
-  }
-  return text.empty();
-}
-
-// The answer follows from the prefix: no shorter text that begins so is balanced.
-bool plain_dyck(const nlohmann::json& given, const std::string& text) {
-  const std::string prefix = given["prefix"];
-  const size_t open =
-      static_cast<size_t>(std::ranges::count_if(prefix, [](char c) { return std::string_view("([{<").find(c) != std::string_view::npos; }));
-  return text.starts_with(prefix) && plain_balanced(text) && text.size() == 2 * open;
-}
-
-// A prefix of a Dyck word is one that some closers make balanced; the first error ends the shortest prefix that is none.
-bool plain_dyck_errors(const nlohmann::json& given, const std::string& text) {
-  const std::string sequence = given["sequence"];
-  const auto can_go_on = [](const std::string& begin) {
-    std::string rest = begin;
-    for (size_t before = rest.size() + 1; rest.size() < before;) {
-      before = rest.size();
-      for (const char* pair : {"()", "[]", "{}", "<>"}) {
-        for (size_t at = rest.find(pair); at != std::string::npos; at = rest.find(pair)) rest.erase(at, 2);
-      }
-    }
-    return rest.find_first_of(")]}>") == std::string::npos;
-  };
-  for (size_t n = 1; n <= sequence.size(); ++n) {
-    if (!can_go_on(sequence.substr(0, n))) return text == std::to_string(n);
-  }
-  return text == (plain_balanced(sequence) ? "-1" : std::to_string(sequence.size() + 1));
-}
-
-// By shunting-yard in floating point: exact enough to tell whole targets below a thousand.
-bool plain_mathador(const nlohmann::json& given, const std::string& text) {
-  std::vector<double> values;
-  std::string signs;
-  std::vector<int> used;
-  const auto rank = [](char c) { return c == '*' || c == '/' ? 2 : c == '+' || c == '-' ? 1 : 0; };
-  const auto apply = [&] {
-    if (values.size() < 2) return false;
-    const double b = values.back(), a = values[values.size() - 2];
-    values.resize(values.size() - 2);
-    const char sign = signs.back();
-    signs.pop_back();
-    values.push_back(sign == '+' ? a + b : sign == '-' ? a - b : sign == '*' ? a * b : a / b);
-    return true;
-  };
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == ' ') continue;
-    if (c >= '0' && c <= '9') {
-      int number = 0;
-      for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) number = number * 10 + text[i] - '0';
-      --i;
-      values.push_back(number);
-      used.push_back(number);
-    } else if (c == '(') {
-      signs += c;
-    } else if (c == ')') {
-      while (!signs.empty() && signs.back() != '(') {
-        if (!apply()) return false;
-      }
-      if (signs.empty()) return false;
-      signs.pop_back();
-    } else if (rank(c) > 0) {
-      while (!signs.empty() && rank(signs.back()) >= rank(c)) {
-        if (!apply()) return false;
-      }
-      signs += c;
-    } else {
-      return false;
-    }
-  }
-  while (!signs.empty()) {
-    if (signs.back() == '(' || !apply()) return false;
-  }
-  auto numbers = given["numbers"].get<std::vector<int>>();
-  std::ranges::sort(numbers);
-  std::ranges::sort(used);
-  return values.size() == 1 && numbers == used && std::abs(values[0] - given["result"].get<double>()) < 1e-9;
-}
-
-struct Second {
-  std::string_view key;
-  bool (*checks)(const nlohmann::json& given, const std::string& text);
-};
-constexpr Second kSecond[] = {{"sudoku", plain_sudoku},       {"kukurasu", plain_kukurasu},
-                              {"futoshiki", plain_futoshiki}, {"skyscraper_puzzle", plain_skyscrapers},
-                              {"dyck_language", plain_dyck},  {"dyck_language_errors", plain_dyck_errors},
-                              {"mathador", plain_mathador}};
-
-const Second& second_of(const TaskEntry& task) {
-  const auto found = std::ranges::find(kSecond, task.key, &Second::key);
-  EXPECT_NE(found, std::end(kSecond)) << task.key << " has no second checker";
-  return *found;
-}
 
 std::vector<MadePuzzle> some_of(const TaskEntry& task, int64_t level, int64_t count) {
   std::vector<MadePuzzle> all;
@@ -263,7 +36,7 @@ TEST(PuzzleTasks, SolutionsHoldByASecondCheckerAtEveryLevel) {
   for (const TaskEntry* task : tasks()) {
     for (int64_t level = 0; level <= kHardestLevel; ++level) {
       for (const MadePuzzle& made : some_of(*task, level, 6)) {
-        EXPECT_TRUE(second_of(*task).checks(made.puzzle.given, made.puzzle.solution))
+        EXPECT_TRUE(second_checker_of(*task)(made.puzzle.given, made.puzzle.solution))
             << task->key << ": " << made.puzzle.given.dump() << " " << made.puzzle.solution;
       }
     }
@@ -305,7 +78,7 @@ TEST(PuzzleTasks, ChangedSolutionsAreJudgedAsTheSecondCheckerJudges) {
             std::erase(theirs, '"');
             return ours == theirs;
           }();
-          EXPECT_TRUE(same || second_of(*task).checks(made.puzzle.given, plain))
+          EXPECT_TRUE(same || second_checker_of(*task)(made.puzzle.given, plain))
               << task->key << " accepts " << text << " of " << made.puzzle.given.dump();
         }
       }
@@ -437,7 +210,7 @@ TEST(PuzzleTasks, LatinPuzzlesAreCountedAsByTryingAll) {
       }
       if (given.contains("grid")) given["grid"][draw.below(4)][draw.below(4)] = "X";
       const auto plain =
-          std::ranges::count_if(all, [&](const NumberGrid& one) { return second_of(task).checks(given, grid_payload(one)); });
+          std::ranges::count_if(all, [&](const NumberGrid& one) { return second_checker_of(task)(given, grid_payload(one)); });
       SearchBudget budget;
       EXPECT_EQ(task.count_solutions(given, 10000, budget).found, plain) << given.dump();
     }
@@ -516,55 +289,6 @@ TEST(PuzzleTasks, PuzzlesAreOneUnderTheirSymmetries) {
   EXPECT_NE(sudoku.canonical(made.puzzle.given), sudoku.canonical({{"original_sudoku", grid_json(other)}}));
   const TaskEntry& mathador = task_named("mathador");
   EXPECT_EQ(mathador.canonical({{"numbers", {1, 2, 3}}, {"result", 6}}), mathador.canonical({{"numbers", {3, 1, 2}}, {"result", 6}}));
-}
-
-TEST(PuzzleMaker, IsTheSameOnAnyNumberOfThreadsAndLeavesOutWhatIsDouble) {
-  const TaskEntry& task = task_named("mathador");
-  const MakeRequest request{.task = &task, .knobs = at_level(task.knobs, 2), .seed = 3, .count = 120};
-  const int before = threads();
-  set_threads(1);
-  const auto one = make_puzzles(request);
-  set_threads(2);
-  const auto two = make_puzzles(request);
-  set_threads(before);
-  ASSERT_EQ(one.size(), 120u);
-  ASSERT_EQ(two.size(), 120u);
-  std::set<std::string> different;
-  for (size_t i = 0; i < one.size(); ++i) {
-    EXPECT_EQ(one[i].puzzle.given, two[i].puzzle.given);
-    EXPECT_EQ(one[i].index, two[i].index);
-    different.insert(task.canonical(one[i].puzzle.given));
-    EXPECT_EQ(make_puzzle(task, request.knobs, 3, one[i].index)->puzzle.given, one[i].puzzle.given);
-  }
-  EXPECT_EQ(different.size(), 120u);
-}
-
-TEST(PuzzleMaker, SaysWhenThereAreNoMore) {
-  const TaskEntry& task = task_named("mathador");
-  const KnobValues knobs = with_changes(task.knobs, at_level(task.knobs, 0), {{"numbers", 2}, {"largest", 4}});
-  try {
-    make_puzzles({.task = &task, .knobs = knobs, .seed = 3, .count = 100});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kUsage);
-    EXPECT_THAT(error.what(), HasSubstr("no more different puzzles"));
-  }
-}
-
-TEST(PuzzleRecords, ComeBackAndAreChecked) {
-  for (const TaskEntry* task : tasks()) {
-    const KnobValues knobs = at_level(task->knobs, 2);
-    const MadePuzzle made = make_puzzle(*task, knobs, 5, 9).value();
-    const std::string line = to_record(made, {task, knobs, 2, 5, Language::kEnglish}).dump();
-    const ReadRecord read = read_record(line, "file:1");
-    EXPECT_EQ(read.task, task);
-    EXPECT_EQ(read.given, made.puzzle.given);
-    EXPECT_EQ(to_record(made, {task, knobs, 2, 5 | kValidationSeeds, Language::kEnglish})["data_source"], "val/" + std::string(task->key));
-  }
-  for (const char* bad :
-       {"", "[]", "{}", R"({"data_source": "sudoku"})", R"({"data_source": "sudoku", "extra_info": {"game_data_str": "{}"}})", "not json"})
-    EXPECT_THROW(read_record(bad, "file:1"), Error) << bad;
-  EXPECT_THROW(read_record(R"({"data_source": "sudokku"})", "file:1"), Error);
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
 #include "base/text.h"
+#include "base/error.h"
+#include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::dyck_language {
 namespace {
@@ -37,9 +38,7 @@ Ways count_walks(int64_t length, int64_t open) {
 std::string text_at(const nlohmann::json& given, const char* key) {
   if (!given.is_object() || !given.contains(key) || !given[key].is_string() ||
       given[key].get_ref<const std::string&>().size() > kLongestSequence)
-    throw Error({.code = ExitCode::kData,
-                 .what = "unusable puzzle of dyck_language",
-                 .expected = fmt::format("\"{}\": a sequence of at most {} brackets", key, kLongestSequence)});
+    refuse_given(kTask.key, fmt::format("\"{}\": a sequence of at most {} brackets", key, kLongestSequence));
   return given[key].get<std::string>();
 }
 

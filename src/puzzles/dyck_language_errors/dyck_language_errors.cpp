@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/engine/answer.h"
+#include "puzzles/engine/given.h"
 #include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::dyck_language_errors {
@@ -57,9 +57,7 @@ int64_t key_of(const nlohmann::json& given) {
     if (given["is_valid"].get<bool>()) return -1;
     if (given["first_error_pos"].is_number_integer()) return given["first_error_pos"].get<int64_t>();
   }
-  throw Error({.code = ExitCode::kData,
-               .what = "unusable puzzle of dyck_language_errors",
-               .expected = "\"is_valid\": true, or false and \"first_error_pos\": a whole number"});
+  refuse_given(kTask.key, "\"is_valid\": true, or false and \"first_error_pos\": a whole number");
 }
 
 // The last whole number of the answer counts: models like to say what it is.

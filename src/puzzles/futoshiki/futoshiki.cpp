@@ -4,7 +4,7 @@
 #include <bit>
 #include <numeric>
 
-#include "base/error.h"
+#include "puzzles/engine/given.h"
 #include "puzzles/engine/latin.h"
 
 namespace longhaul::puzzles::futoshiki {
@@ -207,21 +207,18 @@ int64_t place_of(const nlohmann::json& json, int64_t side) {
 }  // namespace
 
 Board read_given(const nlohmann::json& given) {
-  const auto refuse = [](std::string expected) {
-    throw Error({.code = ExitCode::kData, .what = "unusable puzzle of futoshiki", .expected = std::move(expected)});
-  };
   if (!given.is_object() || !given.contains("grid") || !given.contains("constraints") || !given["constraints"].is_array())
-    refuse("\"grid\": rows of numbers and \"X\", and \"constraints\": a list");
+    refuse_given(kTask.key, "\"grid\": rows of numbers and \"X\", and \"constraints\": a list");
   Board board{number_grid(given["grid"], "grid", kLargestSide), {}};
   const int64_t side = board.grid.rows;
   if (board.grid.columns != side || std::ranges::any_of(board.grid.cells, [&](int64_t cell) { return cell == 0 || cell > side; }))
-    refuse("a square grid of numbers from 1 to its side");
+    refuse_given(kTask.key, "a square grid of numbers from 1 to its side");
   for (const nlohmann::json& one : given["constraints"]) {
     const bool whole = one.is_array() && one.size() == 3 && one[2].is_string();
     const int64_t a = whole ? place_of(one[0], side) : -1, b = whole ? place_of(one[1], side) : -1;
     const std::string sign = whole ? one[2].get<std::string>() : "";
     if (a < 0 || b < 0 || a == b || (sign != ">" && sign != "<"))
-      refuse("constraints [[row, column], [row, column], \">\" or \"<\"], inside the grid");
+      refuse_given(kTask.key, "constraints [[row, column], [row, column], \">\" or \"<\"], inside the grid");
     board.signs.push_back(sign == ">" ? Sign{a, b} : Sign{b, a});
   }
   return board;

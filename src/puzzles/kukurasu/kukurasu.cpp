@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bitset>
 
-#include "base/error.h"
+#include "puzzles/engine/given.h"
 #include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::kukurasu {
@@ -81,8 +81,7 @@ std::vector<int64_t> numbers_at(const nlohmann::json& given, const char* key) {
       static_cast<int64_t>(given[key].size()) <= kLargest &&
       std::ranges::all_of(given[key], [](const auto& each) { return each.is_number_integer() && each.template get<int64_t>() >= 0; }))
     return given[key].get<std::vector<int64_t>>();
-  throw Error(
-      {.code = ExitCode::kData, .what = "unusable puzzle of kukurasu", .expected = fmt::format("\"{}\": 1 to {} sums", key, kLargest)});
+  refuse_given(kTask.key, fmt::format("\"{}\": 1 to {} sums", key, kLargest));
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {

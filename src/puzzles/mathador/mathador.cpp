@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/engine/arithmetic.h"
+#include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::mathador {
 namespace {
@@ -98,8 +99,7 @@ Given read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("numbers") || !given["numbers"].is_array() || given["numbers"].empty() ||
       given["numbers"].size() > 2 * kMostNumbers || !std::ranges::all_of(given["numbers"], is_number) || !given.contains("result") ||
       !is_number(given["result"]))
-    throw Error(
-        {.code = ExitCode::kData, .what = "unusable puzzle of mathador", .expected = "\"numbers\": whole numbers, and \"result\": one"});
+    refuse_given(kTask.key, "\"numbers\": whole numbers, and \"result\": one");
   return {given["numbers"].get<std::vector<int64_t>>(), given["result"].get<int64_t>()};
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::sudoku {
 namespace {
@@ -93,13 +94,12 @@ std::vector<int> digits_of(int64_t side) {
 }
 
 NumberGrid board_of(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("original_sudoku"))
-    throw Error({.code = ExitCode::kData, .what = "unusable sudoku", .expected = "an object with \"original_sudoku\""});
+  if (!given.is_object() || !given.contains("original_sudoku")) refuse_given(kTask.key, "an object with \"original_sudoku\"");
   NumberGrid board = number_grid(given["original_sudoku"], "original_sudoku", kLargestSide);
   if (board.rows != board.columns || boxes_of(board.rows).rows == 0 ||
       std::ranges::any_of(board.cells, [&](int64_t cell) { return cell == 0 || cell > board.rows; }))
     throw Error({.code = ExitCode::kData,
-                 .what = "unusable sudoku",
+                 .what = "unusable puzzle of sudoku",
                  .expected = "4, 6 or 9 rows and columns of digits from 1 to the side, or \"X\"",
                  .found = fmt::format("{} rows, {} columns", board.rows, board.columns),
                  .where = "original_sudoku"});
