@@ -5,8 +5,8 @@
 //   const pid_t rank = children.start({.argv = {…}, .log = "rank-3.log"}, [](int status) { … });   // exit code, or 128 + signal
 //   Children::signal(rank, SIGTERM);
 //
-// Of the thread that runs the loop. A process has one Children at most: it takes all ends (SIGCHLD) there are, but those of children that somebody else in
-// this process has started and waits for (run_process, start_child).
+// Only the thread that runs the loop may use it. A process has one Children at most, because it handles SIGCHLD: it reaps every child that ended except
+// those that run_process and start_child have started, which are waited for there.
 #pragma once
 
 #include <sys/types.h>

@@ -258,7 +258,7 @@ void on_crash(int signal, siginfo_t*, void* context) {
   ::raise(signal);  // as it would have ended without this handler, which is gone (SA_RESETHAND)
 }
 
-// Where nobody else looks after it: a sanitizer does.
+// Installs the report of a crash, unless the signal has a handler already: a sanitizer brings its own.
 void tell_of(int signal) {
   struct sigaction action {};
   if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;

@@ -1,4 +1,4 @@
-// What an error of the disk was, told by what it found: also of one that has travelled here from another rank.
+// These functions tell which error of the disk an Error reports. They read what it found, since an Error from another rank arrives as text.
 #pragma once
 
 #include "base/error.h"

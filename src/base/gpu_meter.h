@@ -19,7 +19,7 @@ struct GpuReading {
   std::optional<double> temperature_c, clock_mhz;
 };
 
-// What is asked of the library; of one GPU each, by its number. Tests give others.
+// The calls of the vendor's library that GpuMeter needs; each but count() takes the number of one GPU. Tests put their own in their place.
 struct GpuCalls {
   std::function<int64_t()> count;
   std::function<std::optional<double>(int64_t gpu)> busy_percent, memory_percent, temperature_c, clock_mhz;

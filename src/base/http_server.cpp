@@ -131,8 +131,8 @@ struct HttpServer::State {
     connections_.erase(found);
   }
 
-  // Where there are too many, one goes of the address that has the most: its oldest that has asked for nothing yet, else its oldest that does not take
-  // its reply. So who only holds connections open loses them first, and others are answered.
+  // Closes connections until there is room. Each time the address with the most connections loses one: the oldest that has asked for nothing yet, else
+  // the oldest that does not take its reply. A client that only holds connections open so loses them first, and the others are answered.
   void make_room(size_t more_connections, size_t more_bytes) {
     const auto held = [&] {
       size_t bytes = more_bytes;
@@ -169,7 +169,8 @@ struct HttpServer::State {
     }
   }
 
-  // What comes behind the request. Who says that nothing more will come may still wait for the answer; who has gone is ready once more.
+  // Drops the bytes behind the request. A client that has shut down its sending side may still wait for the reply; one that has gone becomes ready a
+  // second time.
   void pass_over(uint64_t number, Connection& connection) {
     std::string ignored;
     if (connection.socket.read(ignored) != Socket::Result::kEnd) return;

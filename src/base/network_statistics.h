@@ -1,4 +1,4 @@
-// What the driver of a network interface counts, by its own names (as `ethtool -S` prints it), and of that the pause frames that it sent.
+// Reads the counters of a network interface under its driver's own names, as `ethtool -S` prints them, and finds the pause frames among them.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@ namespace longhaul {
 
 using NetworkStatistics = std::map<std::string, uint64_t>;
 
-// Empty: there is no such interface, or its driver counts nothing.
+// The result is empty if there is no such interface or if its driver counts nothing.
 NetworkStatistics network_statistics(const std::string& interface);
 
-// Frames by which it asked its peer to stop sending: of all priorities (priority flow control) where they are counted, else of the whole link.
+// The frames by which the interface asked its peer to stop sending: those of all priorities (priority flow control) where the driver counts them, else
+// those of the whole link.
 std::optional<uint64_t> pause_frames_sent(const NetworkStatistics& statistics);
 
 }  // namespace longhaul

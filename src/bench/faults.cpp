@@ -119,7 +119,7 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   if (!judgement.ended) judgement.problem = status ? fmt::format("launch ended with {}", *status) : "launch took too long";
   if (!fs::exists(run / "events.jsonl")) return judgement;
   const observe::Comparison comparison = observe::compare(undisturbed, run);
-  // Events are lost while their disk is full, and the stream says so: the steps that are told of must be equal.
+  // Steps may be missing where an alarm in the stream says so: the disk was full, or rank 0 ended before its report. All others must be equal.
   const std::vector<observe::Event> told = observe::read_events(run / "events.jsonl");
   const bool lost_events = std::ranges::any_of(told, [](const observe::Event& event) {
     const auto* alarm = std::get_if<observe::Alarm>(&event.body);
