@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/text.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::dyck_language {
