@@ -74,7 +74,7 @@ function(longhaul_folder name)
 endfunction()
 
 function(longhaul_tests name)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
   if(LONGHAUL_WITH_CUDA)
     list(FILTER sources EXCLUDE REGEX "/cuda_emulated_[^/]*$")  # the kernels are there themselves
   endif()

@@ -17,8 +17,15 @@
 namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
-  static constexpr const TaskEntry* kAll[] = {&dyck_language::kTask, &dyck_language_errors::kTask, &futoshiki::kTask, &kukurasu::kTask,
-                                              &mathador::kTask,      &skyscraper_puzzle::kTask,    &sudoku::kTask};
+  static constexpr const TaskEntry* kAll[] = {
+      &dyck_language::kTask,         //
+      &dyck_language_errors::kTask,  //
+      &futoshiki::kTask,             //
+      &kukurasu::kTask,              //
+      &mathador::kTask,              //
+      &skyscraper_puzzle::kTask,     //
+      &sudoku::kTask,                //
+  };
   return kAll;
 }
 

@@ -13,9 +13,9 @@
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/maker.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/second_checkers/checkers.h"
 #include "puzzles/sudoku/sudoku.h"
 #include "puzzles/tasks.h"
-#include "second_checkers.h"
 
 namespace longhaul::puzzles {
 namespace {

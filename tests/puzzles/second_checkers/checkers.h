@@ -1,0 +1,33 @@
+// Second checkers: each task's rules once more, written apart from its verifier, for answers in the form that the task's
+// own solutions have. A checker stands in a file of its own and is listed in list.cpp.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "puzzles/task.h"
+
+namespace longhaul::puzzles {
+
+using SecondChecker = bool (*)(const nlohmann::json& given, const std::string& text);
+
+// A task without one fails the test that asks for it.
+SecondChecker second_checker_of(const TaskEntry& task);
+
+bool plain_dyck(const nlohmann::json& given, const std::string& text);
+bool plain_dyck_errors(const nlohmann::json& given, const std::string& text);
+bool plain_futoshiki(const nlohmann::json& given, const std::string& text);
+bool plain_kukurasu(const nlohmann::json& given, const std::string& text);
+bool plain_mathador(const nlohmann::json& given, const std::string& text);
+bool plain_skyscrapers(const nlohmann::json& given, const std::string& text);
+bool plain_sudoku(const nlohmann::json& given, const std::string& text);
+
+// The cells of "[[1, 2], [3, 4]]" as texts without blanks and quotes; none where lists are nested otherwise.
+std::vector<std::vector<std::string>> plain_rows(const std::string& text);
+// Whether every row and column, sorted, is 1, 2, … side.
+bool plain_latin(const std::vector<std::vector<std::string>>& rows, size_t side);
+// Whether the numbers of the board stand in the rows.
+bool plain_given(const nlohmann::json& board, const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace longhaul::puzzles

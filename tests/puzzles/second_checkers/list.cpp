@@ -1,0 +1,35 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "puzzles/second_checkers/checkers.h"
+
+namespace longhaul::puzzles {
+namespace {
+
+struct Row {
+  std::string_view key;
+  SecondChecker checker;
+};
+// One row a line, sorted by key.
+constexpr Row kCheckers[] = {
+    {"dyck_language", plain_dyck},                //
+    {"dyck_language_errors", plain_dyck_errors},  //
+    {"futoshiki", plain_futoshiki},               //
+    {"kukurasu", plain_kukurasu},                 //
+    {"mathador", plain_mathador},                 //
+    {"skyscraper_puzzle", plain_skyscrapers},     //
+    {"sudoku", plain_sudoku},                     //
+};
+
+}  // namespace
+
+SecondChecker second_checker_of(const TaskEntry& task) {
+  const auto found = std::ranges::find(kCheckers, task.key, &Row::key);
+  if (found != std::end(kCheckers)) return found->checker;
+  ADD_FAILURE() << task.key << " has no second checker";
+  return [](const nlohmann::json&, const std::string&) { return false; };
+}
+
+}  // namespace longhaul::puzzles
