@@ -35,7 +35,7 @@ if(TARGET longhaul_torch_cuda)
   target_link_libraries(longhaul_cuda_runtime INTERFACE ${runtime})
   get_filename_component(runtime_folder ${runtime} DIRECTORY)
   list(APPEND CMAKE_BUILD_RPATH ${runtime_folder})
-  # NCCL (src/comm/nccl.cpp, nccl-check): the library that LibTorch loads, and its header, which lies beside it in NVIDIA's wheel.
+  # NCCL (src/comm/c10d/nccl.cpp, nccl-check): the library that LibTorch loads, and its header, which lies beside it in NVIDIA's wheel.
   string(REGEX MATCH "libnccl[^=]*=> (/[^ \n]+)" nccl "${loaded}")
   get_filename_component(LONGHAUL_NCCL "${CMAKE_MATCH_1}" REALPATH)
   get_filename_component(nccl_folder "${LONGHAUL_NCCL}" DIRECTORY)

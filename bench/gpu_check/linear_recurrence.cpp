@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "gpu_check/linear_recurrence_reference.h"
-#include "kernels/linear_recurrence/segment_cost.h"
+#include "kernels/linear_recurrence/cuda/segment_cost.h"
 #include "kernels/linear_recurrence/work.h"
 
 namespace longhaul::gpu_check {

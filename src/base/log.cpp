@@ -3,8 +3,8 @@
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/spdlog.h>
 
+#include "base/process/signals.h"
 #include "base/progress.h"
-#include "base/signals.h"
 
 namespace longhaul {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 
 namespace longhaul {
 namespace {

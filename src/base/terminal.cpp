@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 
 namespace longhaul {
 

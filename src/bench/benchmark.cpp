@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "observe/table.h"
 
 namespace longhaul::bench {

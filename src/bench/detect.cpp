@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/machine.h"
-#include "base/peak_memory.h"
+#include "base/machine/machine.h"
+#include "base/memory/peak_memory.h"
 #include "bench/benchmark.h"
 #include "bench/register.h"
-#include "detect/detector.h"
-#include "detect/trial.h"
+#include "detect/minder/detector.h"
+#include "detect/trials/trial.h"
 
 namespace longhaul::bench {
 namespace {

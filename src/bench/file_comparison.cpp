@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/text.h"
+#include "base/files/file.h"
+#include "base/text/text.h"
 
 namespace longhaul::bench {
 namespace {

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/files/temporary_folder.h"
 #include "base/statistics.h"
-#include "base/temporary_folder.h"
-#include "base/worker.h"
-#include "bench/small_text.h"
+#include "base/threads/worker.h"
+#include "bench/models/small_text.h"
 #include "data/run_data.h"
 
 namespace longhaul::bench {

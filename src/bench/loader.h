@@ -1,6 +1,6 @@
 // What redundant loaders cost (MegaScale, arXiv 2402.15627 §3.4): the readers of one machine that want the same rows of every step (eight tensor ranks
 // of a replica), over a disk that is as slow as wanted, each reading for itself beside one that reads for all through the machine's memory
-// (data/batch_share.h). Readers go in step, as ranks do; what they compute is time that passes. The disk takes one read at a time.
+// (data/order/batch_share.h). Readers go in step, as ranks do; what they compute is time that passes. The disk takes one read at a time.
 //
 // Replicas read other rows: there is nothing that one of them could read for another, so bytes fall by the ranks of a replica and not by those of
 // the machine.

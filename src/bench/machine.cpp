@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "bench/block_rate.h"
+#include "bench/operators/block_rate.h"
 #include "bench/register.h"
 
 namespace longhaul::bench {

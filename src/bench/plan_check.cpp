@@ -9,15 +9,15 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/children.h"
-#include "base/file.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "base/process/children.h"
+#include "base/process/signals.h"
 #include "base/progress.h"
-#include "base/signals.h"
 #include "base/statistics.h"
-#include "base/temporary_folder.h"
-#include "bench/small_text.h"
+#include "bench/models/small_text.h"
+#include "observe/events/run_history.h"
 #include "observe/format.h"
-#include "observe/run_history.h"
 #include "observe/table.h"
 #include "plan/step_time.h"
 #include "recipe/load.h"

@@ -1,4 +1,4 @@
-// What a rank pays for telling where it is (observe/rank_board.h): a phase, and a call of a communicator with its record, each with a board and
+// What a rank pays for telling where it is (observe/board/rank_board.h): a phase, and a call of a communicator with its record, each with a board and
 // without, checked by reading back what was written; then whole steps of a small model on two ranks, with boards (phases, flight recorder, the thread that
 // beats) and with nothing of the kind, in turns: ratios of neighbouring steps, and the quartiles between which half of them lie.
 #include <fmt/format.h>
@@ -6,15 +6,15 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "base/shared_memory.h"
+#include "base/memory/shared_memory.h"
 #include "base/statistics.h"
 #include "bench/benchmark.h"
-#include "bench/random_tokens.h"
+#include "bench/models/random_tokens.h"
 #include "bench/register.h"
-#include "comm/run_ranks.h"
 #include "comm/single.h"
-#include "comm/traced.h"
-#include "observe/spans.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/traced.h"
+#include "observe/trace/spans.h"
 #include "optim/optimizer.h"
 #include "recipe/load.h"
 #include "train/step.h"

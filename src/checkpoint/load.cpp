@@ -4,9 +4,9 @@
 
 #include <set>
 
-#include "base/memory_purpose.h"
-#include "checkpoint/naming.h"
-#include "checkpoint/shared_reads.h"
+#include "base/memory/memory_purpose.h"
+#include "checkpoint/disk/shared_reads.h"
+#include "checkpoint/published/naming.h"
 
 namespace longhaul::checkpoint {
 namespace {

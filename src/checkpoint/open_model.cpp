@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "checkpoint/load.h"
-#include "checkpoint/naming.h"
+#include "checkpoint/published/naming.h"
 #include "checkpoint/saved_recipe.h"
 #include "storage/catalog.h"
 

@@ -1,6 +1,6 @@
 #include "checkpoint/optimizer_state.h"
 
-#include "checkpoint/naming.h"
+#include "checkpoint/published/naming.h"
 
 namespace longhaul::checkpoint {
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/log.h"
-#include "checkpoint/naming.h"
+#include "checkpoint/published/naming.h"
 
 namespace longhaul::checkpoint {
 namespace {

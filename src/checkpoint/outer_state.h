@@ -1,4 +1,4 @@
-// OuterState: an optimizer under an outer loop (optim/outer.h) as a provider of training state, in the place of OptimizerState. The weights of
+// OuterState: an optimizer under an outer loop (optim/outer/outer.h) as a provider of training state, in the place of OptimizerState. The weights of
 // the checkpoint, under the names of the logical tensors, are those that all workers agree on, so that any reader has a model. What each worker has
 // of its own in the middle of a round has one more dimension in front, the worker:
 //
@@ -14,7 +14,7 @@
 #pragma once
 
 #include "checkpoint/state.h"
-#include "optim/outer.h"
+#include "optim/outer/outer.h"
 
 namespace longhaul::checkpoint {
 

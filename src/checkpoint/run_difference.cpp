@@ -6,8 +6,8 @@
 #include <map>
 #include <tuple>
 
-#include "base/text.h"
-#include "checkpoint/naming.h"
+#include "base/text/text.h"
+#include "checkpoint/published/naming.h"
 #include "checkpoint/saved_recipe.h"
 #include "layout/parameters.h"
 #include "storage/catalog.h"

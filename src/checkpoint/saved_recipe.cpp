@@ -1,6 +1,6 @@
 #include "checkpoint/saved_recipe.h"
 
-#include "recipe/toml_reader.h"
+#include "recipe/options/toml_reader.h"
 
 namespace longhaul::checkpoint {
 namespace {

@@ -5,14 +5,14 @@
 #include <optional>
 
 #include "base/log.h"
-#include "base/text.h"
-#include "checkpoint/naming.h"
-#include "checkpoint/new_folder.h"
-#include "checkpoint/published_model.h"
-#include "checkpoint/published_tokens.h"
+#include "base/text/text.h"
+#include "checkpoint/disk/new_folder.h"
+#include "checkpoint/disk/verify_together.h"
+#include "checkpoint/published/naming.h"
+#include "checkpoint/published/published_model.h"
+#include "checkpoint/published/published_tokens.h"
+#include "checkpoint/published/upcycling.h"
 #include "checkpoint/saved_recipe.h"
-#include "checkpoint/upcycling.h"
-#include "checkpoint/verify_together.h"
 #include "layout/parameters.h"
 #include "storage/catalog.h"
 

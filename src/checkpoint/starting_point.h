@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/disk/writers.h"
 #include "checkpoint/state.h"
-#include "checkpoint/writers.h"
 #include "data/tokenizer/tokenizer.h"
 #include "recipe/load.h"
 

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/terminal.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/checkpoint_json.h"
 #include "cli/command.h"
 #include "cli/output.h"

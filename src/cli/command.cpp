@@ -13,7 +13,7 @@
 #include <sstream>
 #include <type_traits>
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/output.h"
 #include "recipe/recipe.h"
 

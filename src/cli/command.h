@@ -103,7 +103,7 @@ class Command {
 // The whole command line: a command that the others stand below.
 class Program {
  public:
-  // Called as program_name() (base/text.h) says.
+  // Called as program_name() (base/text/text.h) says.
   Program(const std::string& purpose, const std::vector<Example>& examples, std::function<std::string()> version);
   ~Program();
   Command& root() { return root_; }

@@ -5,12 +5,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "checkpoint/run_difference.h"
 #include "cli/checkpoint_json.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "observe/event_comparison.h"
+#include "observe/events/event_comparison.h"
 
 namespace longhaul::cli {
 namespace {

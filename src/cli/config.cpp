@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "recipe/check.h"
-#include "recipe/difference.h"
 #include "recipe/load.h"
+#include "recipe/options/difference.h"
 #include "recipe/write.h"
 
 namespace longhaul::cli {

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/folders.h"
-#include "base/text.h"
+#include "base/files/folders.h"
+#include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "control/dual_phase_replay.h"
+#include "control/checks/dual_phase_replay.h"
 #include "control/host_history.h"
 
 namespace longhaul::cli {

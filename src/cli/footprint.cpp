@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "detect/run_machines.h"
+#include "detect/samples/run_machines.h"
 #include "observe/format.h"
 #include "observe/table.h"
 #include "plan/flops.h"

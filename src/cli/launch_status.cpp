@@ -1,7 +1,7 @@
 // `longhaul launch status RUN [--json]` and `longhaul launch evict RUN RANK|NODE`
 #include "cli/command.h"
 #include "cli/output.h"
-#include "control/driver_client.h"
+#include "control/driver/driver_client.h"
 
 namespace longhaul::cli {
 

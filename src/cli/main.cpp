@@ -6,16 +6,16 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/parallel.h"
-#include "base/process.h"
-#include "base/process_limits.h"
+#include "base/process/process.h"
+#include "base/process/process_limits.h"
 #include "base/terminal.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/threads/parallel.h"
 #include "cli/output.h"
 #include "cli/register.h"
-#include "control/last_words.h"
-#include "control/placement.h"
-#include "control/rank_environment.h"
+#include "control/node/last_words.h"
+#include "control/node/rank_environment.h"
+#include "control/wire/placement.h"
 #include "tensor/cpu_allocator.h"
 #include "tensor/tensor.h"
 

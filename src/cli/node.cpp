@@ -2,7 +2,7 @@
 #include <filesystem>
 
 #include "cli/command.h"
-#include "control/node_daemon.h"
+#include "control/node/node_daemon.h"
 
 namespace longhaul::cli {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/terminal.h"
-#include "control/last_words.h"
+#include "control/node/last_words.h"
 
 namespace longhaul::cli {
 

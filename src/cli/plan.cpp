@@ -4,15 +4,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/write_trace.h"
 #include "plan/calibration.h"
-#include "plan/plan_page.h"
-#include "plan/plan_report.h"
 #include "plan/predicted_trace.h"
+#include "plan/search/plan_page.h"
+#include "plan/search/plan_report.h"
 #include "plan/validation_report.h"
 #include "recipe/load.h"
 #include "train/local_cluster.h"

@@ -8,17 +8,17 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/progress.h"
 #include "base/terminal.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "observe/heat_map.h"
-#include "observe/log_plot.h"
-#include "observe/run_history.h"
+#include "observe/charts/heat_map.h"
+#include "observe/charts/log_plot.h"
+#include "observe/events/run_history.h"
 #include "observe/table.h"
-#include "plan/scaling_study.h"
+#include "plan/scaling/scaling_study.h"
 #include "recipe/load.h"
 #include "recipe/mixers.h"
 

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/file.h"
-#include "base/path_text.h"
+#include "base/files/file.h"
 #include "base/progress.h"
 #include "base/terminal.h"
-#include "base/text.h"
+#include "base/text/path_text.h"
+#include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/table.h"

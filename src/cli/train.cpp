@@ -5,12 +5,12 @@
 #include <filesystem>
 
 #include "base/checksum.h"
-#include "base/diagnostics.h"
 #include "base/log.h"
-#include "base/process.h"
-#include "base/signals.h"
+#include "base/process/diagnostics.h"
+#include "base/process/process.h"
+#include "base/process/signals.h"
 #include "base/terminal.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "comm/world.h"

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "base/version.h"
 #include "cli/register.h"
 #include "tensor/libtorch_folder.h"

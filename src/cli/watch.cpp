@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/http.h"
-#include "base/http_server.h"
-#include "base/signals.h"
+#include "base/files/file.h"
+#include "base/net/http.h"
+#include "base/net/http_server.h"
+#include "base/process/signals.h"
 #include "base/terminal.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/watch/alert_sender.h"

@@ -1,8 +1,8 @@
 #include "cli/write_trace.h"
 
-#include "base/file.h"
-#include "observe/chrome_trace.h"
-#include "observe/perfetto_trace.h"
+#include "base/files/file.h"
+#include "observe/trace/chrome_trace.h"
+#include "observe/trace/perfetto_trace.h"
 
 namespace longhaul::cli {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "observe/trace_file.h"
+#include "observe/trace/trace_file.h"
 
 namespace longhaul::cli {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/combine.h"
+#include "comm/threads/combine.h"
 
 namespace longhaul::comm {
 namespace {

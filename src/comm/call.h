@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "layout/mesh.h"
-#include "observe/call_records.h"
+#include "observe/board/call_records.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::comm {

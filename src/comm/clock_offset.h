@@ -15,7 +15,7 @@ struct ClockOffset {
   int64_t error_ns = 0;   // it is wrong by at most that much: half of the quickest round
 };
 
-// A collective call. `clock_of`: names the clock, the same on ranks that share one (base/machine.h: boot).
+// A collective call. `clock_of`: names the clock, the same on ranks that share one (base/machine/machine.h: boot).
 ClockOffset clock_offset(Communicator& world, const std::string& clock_of, const std::function<int64_t()>& now_ns);
 
 }  // namespace longhaul::comm

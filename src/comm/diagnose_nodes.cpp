@@ -7,9 +7,9 @@
 
 #include "base/checksum.h"
 #include "base/clock.h"
-#include "base/json.h"
-#include "base/machine.h"
-#include "base/network.h"
+#include "base/machine/machine.h"
+#include "base/net/network.h"
+#include "base/text/json.h"
 #include "comm/clock_offset.h"
 #include "comm/world.h"
 

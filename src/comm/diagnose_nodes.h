@@ -1,4 +1,4 @@
-// diagnose_nodes: the part of a diagnosis for which nodes need each other (control/node_comparison.h): reports are gathered, every node sends
+// diagnose_nodes: the part of a diagnosis for which nodes need each other (control/checks/node_comparison.h): reports are gathered, every node sends
 // and receives patterns with one partner a round, clocks are compared. A collective call of one rank a node; all get the same report.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "control/node_comparison.h"
+#include "control/checks/node_comparison.h"
 
 namespace longhaul::comm {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/call_log.h"
+#include "comm/wrappers/call_log.h"
 
 namespace longhaul::comm {
 

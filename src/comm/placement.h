@@ -1,7 +1,7 @@
-// Placement as communicators use it: which rank this process is (control/placement.h, where engines are known).
+// Placement as communicators use it: which rank this process is (control/wire/placement.h, where engines are known).
 #pragma once
 
-#include "control/placement.h"
+#include "control/wire/placement.h"
 
 namespace longhaul::comm {
 

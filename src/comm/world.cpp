@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "base/checksum.h"
-#include "base/file.h"
-#include "base/launch.h"
-#include "base/signals.h"
+#include "base/files/file.h"
+#include "base/process/launch.h"
+#include "base/process/signals.h"
 #include "base/version.h"
-#include "comm/gloo.h"
-#include "comm/gloo_world.h"
-#include "comm/meeting.h"
-#include "comm/nccl.h"
+#include "comm/c10d/nccl.h"
+#include "comm/gloo/gloo.h"
+#include "comm/gloo/gloo_world.h"
+#include "comm/gloo/meeting.h"
 #include "comm/single.h"
 
 namespace longhaul::comm {

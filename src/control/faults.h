@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "control/messages.h"
 #include "control/policy.h"
+#include "control/wire/messages.h"
 
 namespace longhaul::control {
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/files/file.h"
 
 namespace longhaul::control {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/checksum.h"
-#include "base/text.h"
-#include "control/record.h"
+#include "base/text/text.h"
+#include "control/wire/record.h"
 
 namespace longhaul::control {
 namespace {

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "observe/event.h"
+#include "observe/events/event.h"
 
 namespace longhaul::control {
 

@@ -10,7 +10,7 @@
 
 #include "control/faults.h"
 #include "control/journal.h"
-#include "data/data_position.h"
+#include "data/order/data_position.h"
 
 namespace longhaul::control {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/data_position.h"
+#include "data/order/data_position.h"
 
 namespace longhaul::control {
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "layout/mesh.h"
-#include "layout/schedule.h"
+#include "layout/schedule/schedule.h"
 
 namespace longhaul::control {
 namespace {

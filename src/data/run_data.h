@@ -1,17 +1,17 @@
 // RunData: everything [data] of a recipe stands for, opened or made: the corpus, the tokenizer (trained once on the training part
 // and cached, when the recipe says "train"), and the token shards. The corpus holds the sources that are text; those that are token files of
-// others (data/token_files.h) stand among `sources` all the same, in the recipe's order. What lies in the cache is found by content keys and reused,
+// others (data/corpus/token_files.h) stand among `sources` all the same, in the recipe's order. What lies in the cache is found by content keys and reused,
 // and the log says so.
 #pragma once
 
 #include <filesystem>
 #include <vector>
 
-#include "data/corpus.h"
-#include "data/dataset.h"
-#include "data/loader.h"
+#include "data/corpus/corpus.h"
+#include "data/order/loader.h"
 #include "data/tokenizer/tokenizer.h"
-#include "recipe/data_options.h"
+#include "data/tokens/dataset.h"
+#include "recipe/sections/data_options.h"
 
 namespace longhaul::data {
 

@@ -5,9 +5,9 @@
 #include <regex>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "base/utf8.h"
+#include "base/files/file.h"
+#include "base/text/json.h"
+#include "base/text/utf8.h"
 
 namespace longhaul::evaluate {
 namespace {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/parallel.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/threads/parallel.h"
 #include "generate/generate.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"

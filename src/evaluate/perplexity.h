@@ -8,7 +8,7 @@
 #include <numbers>
 #include <optional>
 
-#include "data/evaluation.h"
+#include "data/order/evaluation.h"
 #include "evaluate/share.h"
 #include "model/decoder.h"
 

@@ -1,10 +1,10 @@
-// Recall of random tokens (data/recall.h): the share of right answers, by the likeliest of all tokens, at the places that have a label.
+// Recall of random tokens (data/order/recall.h): the share of right answers, by the likeliest of all tokens, at the places that have a label.
 #pragma once
 
 #include <functional>
 #include <optional>
 
-#include "data/recall.h"
+#include "data/order/recall.h"
 #include "evaluate/answers.h"
 #include "evaluate/share.h"
 

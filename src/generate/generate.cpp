@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/parallel.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/threads/parallel.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
 #include "model/state.h"

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/utf8.h"
+#include "base/files/file.h"
+#include "base/text/utf8.h"
 
 namespace longhaul::generate {
 namespace {

@@ -1,4 +1,4 @@
-// RouteRecorder: which experts the sequences of a decoder's state were sent to, token by token as they are read (model/routes.h).
+// RouteRecorder: which experts the sequences of a decoder's state were sent to, token by token as they are read (model/experts/routes.h).
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// A file of routes: which experts a model sent the tokens of some sequences to (model/routes.h), with those tokens. `sample` and `score` write it, `score`
+// A file of routes: which experts a model sent the tokens of some sequences to (model/experts/routes.h), with those tokens. `sample` and `score` write it, `score`
 // replays it; whoever trains on a rollout reads it here. What is in it: docs/formats/routes.md.
 #pragma once
 
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "model/routes.h"
-#include "recipe/model_config.h"
+#include "model/experts/routes.h"
+#include "recipe/architecture/model_config.h"
 
 namespace longhaul::generate {
 

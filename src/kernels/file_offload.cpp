@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/unnamed_file.h"
+#include "base/files/unnamed_file.h"
 
 namespace longhaul::kernels {
 

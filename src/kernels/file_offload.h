@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "kernels/saved_tensors.h"
 
 namespace longhaul::kernels {

@@ -1,6 +1,6 @@
 #include "kernels/scratch.h"
 
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 
 namespace longhaul::kernels {
 

@@ -1,5 +1,5 @@
 // Working memory of kernels that is kept between calls, so that the allocator is asked once and not at every product. Counted as workspace
-// (base/memory_purpose.h).
+// (base/memory/memory_purpose.h).
 //
 // Scratch is one buffer that only grows; what was in it is lost with the next request. A kernel that needs one piece has one a thread:
 //   static thread_local Scratch scratch;

@@ -9,7 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "base/machine.h"
+#include "base/machine/machine.h"
 
 namespace longhaul::kernels {
 

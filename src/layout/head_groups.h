@@ -1,4 +1,4 @@
-// Groups of key heads that cross context ranks one after the other where keys and values are gathered (parallel/gathered_attention.h; the planner
+// Groups of key heads that cross context ranks one after the other where keys and values are gathered (parallel/context/gathered_attention.h; the planner
 // counts what is there at once).
 #pragma once
 

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "layout/pipeline.h"
+#include "layout/schedule/pipeline.h"
 
 namespace longhaul::layout {
 

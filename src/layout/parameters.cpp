@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "layout/split.h"
 #include "layout/width.h"
-#include "recipe/toeplitz.h"
+#include "recipe/architecture/toeplitz.h"
 
 namespace longhaul::layout {
 

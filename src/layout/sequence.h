@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "layout/split.h"
-#include "recipe/parallel_options.h"
+#include "recipe/sections/parallel_options.h"
 
 namespace longhaul::layout {
 

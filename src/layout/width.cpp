@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "recipe/optimizers.h"
+#include "recipe/sections/optimizers.h"
 
 namespace longhaul::layout {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "layout/parameters.h"
-#include "recipe/optim_options.h"
+#include "recipe/sections/optim_options.h"
 
 namespace longhaul::layout {
 
@@ -23,7 +23,7 @@ recipe::ModelConfig widened(recipe::ModelConfig config, int64_t factor);  // wit
 // Says of each tensor of `list` how it grows, and scales its beginning. `wider`: the list of widened(config, 2).
 void apply_width(std::vector<ParameterSpec>& list, const std::vector<ParameterSpec>& wider, const recipe::ModelConfig& config);
 
-// On the learning rate of a tensor whose width is `width`, under this optimizer (recipe/optimizers.h says which rule it has; one without is a bug here).
+// On the learning rate of a tensor whose width is `width`, under this optimizer (recipe/sections/optimizers.h says which rule it has; one without is a bug here).
 double lr_factor_of_width(ParameterSpec::Width width, double factor, const recipe::OptimOptions& optimizer);
 
 }  // namespace longhaul::layout

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "tensor/memory_of.h"
 
 namespace longhaul::model {

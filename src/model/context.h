@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "model/experts/routes.h"
 #include "model/parallel_ops.h"
 #include "model/rotary.h"
-#include "model/routes.h"
 #include "recipe/mixers/experts.h"
 #include "tensor/tensor.h"
 
@@ -53,7 +53,7 @@ struct Context {
   // What moves the routers' biases, by their names, of this rank's tokens; likewise: int64 [experts] choices (router_bias.h), or quantiles (router_quantile.h).
   std::map<std::string, Tensor> choices_of_routers;
 
-  // What a step's micro-batches have chosen so far, for routers whose balance loss judges more than one of them (model/experts.h); kept by who runs
+  // What a step's micro-batches have chosen so far, for routers whose balance loss judges more than one of them (model/experts/experts.h); kept by who runs
   // them, and new in every step.
   struct ChoicesSoFar {
     std::map<std::string, Tensor> count_e;                       // by block, of all replicas
@@ -66,7 +66,7 @@ struct Context {
   };
   std::shared_ptr<ChoicesSoFar> choices_so_far = std::make_shared<ChoicesSoFar>();
 
-  // Which experts the routers send the tokens of this pass to (model/routes.h): taken down in `recorded_routes`, given by `replayed_routes`, when set.
+  // Which experts the routers send the tokens of this pass to (model/experts/routes.h): taken down in `recorded_routes`, given by `replayed_routes`, when set.
   std::shared_ptr<Routes> recorded_routes;
   std::shared_ptr<const Routes> replayed_routes;
 

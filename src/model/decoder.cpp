@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "kernels/cheap_tensors.h"
 #include "kernels/embedding/op.h"
 #include "kernels/linear/op.h"
@@ -13,11 +13,11 @@
 #include "kernels/norm/op.h"
 #include "kernels/recomputed.h"
 #include "model/linear.h"
-#include "model/mixers.h"
+#include "model/mixers/mixers.h"
+#include "model/mixers/toeplitz_positions.h"
 #include "model/norm.h"
-#include "model/toeplitz_positions.h"
 #include "model/watched.h"
-#include "recipe/toeplitz.h"
+#include "recipe/architecture/toeplitz.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::model {

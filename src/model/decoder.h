@@ -13,8 +13,8 @@
 
 #include "layout/sequence_view.h"
 #include "model/parameter.h"
-#include "recipe/model_config.h"
-#include "recipe/train_options.h"
+#include "recipe/architecture/model_config.h"
+#include "recipe/sections/train_options.h"
 
 namespace longhaul::kernels {
 class SavedTensors;

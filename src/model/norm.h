@@ -5,7 +5,7 @@
 #include <string>
 
 #include "model/parameter.h"
-#include "recipe/model_config.h"
+#include "recipe/architecture/model_config.h"
 
 namespace longhaul::kernels {
 struct JoinedNorm;  // kernels/norm/op.h

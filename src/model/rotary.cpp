@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/toeplitz/grid.h"
 #include "tensor/device.h"
 #include "tensor/to_tensor.h"

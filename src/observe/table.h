@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/event.h"
+#include "observe/events/event.h"
 
 namespace longhaul::observe {
 

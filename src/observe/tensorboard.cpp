@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/checksum.h"
-#include "base/machine.h"
+#include "base/machine/machine.h"
 
 namespace longhaul::observe {
 namespace {

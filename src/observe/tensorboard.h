@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
-#include "observe/event_log.h"
+#include "base/files/file.h"
+#include "observe/events/event_log.h"
 
 namespace longhaul::observe {
 

@@ -7,7 +7,7 @@
 
 #include "base/progress.h"
 #include "base/terminal.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "observe/format.h"
 
 namespace longhaul::observe {

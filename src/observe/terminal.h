@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 
 namespace longhaul::observe {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/adamw/loops.h"
 
 namespace longhaul::optim {

@@ -8,19 +8,19 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "layout/width.h"
-#include "optim/adafactor.h"
-#include "optim/adamw.h"
-#include "optim/came.h"
-#include "optim/grouped.h"
-#include "optim/lamb.h"
-#include "optim/lion.h"
-#include "optim/muon.h"
-#include "optim/sgd.h"
-#include "optim/sm3.h"
-#include "recipe/optim_groups.h"
-#include "recipe/optimizers.h"
+#include "optim/optimizers/adafactor.h"
+#include "optim/optimizers/adamw.h"
+#include "optim/optimizers/came.h"
+#include "optim/optimizers/grouped.h"
+#include "optim/optimizers/lamb.h"
+#include "optim/optimizers/lion.h"
+#include "optim/optimizers/muon.h"
+#include "optim/optimizers/sgd.h"
+#include "optim/optimizers/sm3.h"
+#include "recipe/sections/optim_groups.h"
+#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 
@@ -141,7 +141,7 @@ std::unique_ptr<Optimizer> make(const recipe::OptimOptions& options, Members mem
   return std::make_unique<T>(options, std::move(members));
 }
 
-// The upper half of the list in recipe/optimizers.cpp.
+// The upper half of the list in recipe/sections/optimizers.cpp.
 const std::map<std::string_view, decltype(&make<AdamW>)> kMakers = {
     {"adamw", make<AdamW>}, {"lamb", make<Lamb>}, {"came", make<Came>}, {"adafactor", make<Adafactor>},
     {"lion", make<Lion>},   {"sm3", make<Sm3>},   {"muon", make<Muon>}, {"sgd", make<Sgd>}};

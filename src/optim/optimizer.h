@@ -3,7 +3,7 @@
 // writes the master weights. Optimizers that work element by element (AdamW) have one phase and no reduction; factored moments and trust
 // ratios need a few, and stay exact under every sharding (docs/sources/optimizers.md §6).
 //
-// One optimizer has all tensors, or several share them (Members; recipe/optim_groups.h says which has which). An optimizer of matrices works on shards(), one for each logical tensor that trains; one that works element by element may walk the
+// One optimizer has all tensors, or several share them (Members; recipe/sections/optim_groups.h says which has which). An optimizer of matrices works on shards(), one for each logical tensor that trains; one that works element by element may walk the
 // parameters' storages instead, where neighbours lie together. State has shapes of its own and is shown by logical tensor. Where the master
 // has the dtype of the value, the value is the master: no second copy. Of everything it has this rank's share (model::Parameter::own), and
 // writes that share of the values; whoever cuts them brings the others (parallel::Ranks::share_values). Not thread-safe: one optimizer, one trainer.
@@ -18,7 +18,7 @@
 
 #include "model/parameter.h"
 #include "optim/shard.h"
-#include "recipe/optim_options.h"
+#include "recipe/sections/optim_options.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::optim {

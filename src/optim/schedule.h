@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "recipe/optim_options.h"
-#include "recipe/train_options.h"
+#include "recipe/sections/optim_options.h"
+#include "recipe/sections/train_options.h"
 
 namespace longhaul::optim {
 

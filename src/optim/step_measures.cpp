@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/memory_purpose.h"
-#include "recipe/optim_groups.h"
+#include "base/memory/memory_purpose.h"
+#include "recipe/sections/optim_groups.h"
 
 namespace longhaul::optim {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/turns.h"
+#include "base/threads/turns.h"
 #include "comm/communicator.h"
 #include "tensor/tensor.h"
 
@@ -41,7 +41,7 @@ Begun begin_gather_rows(comm::Communicator& group, const Tensor& own, const std:
 Begun begin_sum_scatter_rows(comm::Communicator& group, const Tensor& partial, const std::vector<int64_t>& rows, const char* name);
 Begun begin_exchange_rows(comm::Communicator& group, const Tensor& x, const std::vector<int64_t>& send, const std::vector<int64_t>& receive,
                           const char* name);
-// Right before end(), of a collective that is worth it: another body goes on (base/turns.h), and in the backward pass likewise between the start of the
+// Right before end(), of a collective that is worth it: another body goes on (base/threads/turns.h), and in the backward pass likewise between the start of the
 // conjugate and the wait for it. As it is where nothing goes on, or turns is null.
 Begun in_turn(Begun begun, Turns* turns);
 // x, whose gradient goes on when the other body has ended. As it is where turns is null.

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "layout/split.h"
 
 namespace longhaul::parallel {

@@ -6,10 +6,10 @@
 //   ep, etp   tokens go to the ranks that have their experts and come back (expert_dispatch.h)
 #pragma once
 
-#include "base/turns.h"
+#include "base/threads/turns.h"
 #include "model/parallel_ops.h"
 #include "parallel/mesh_groups.h"
-#include "recipe/parallel_options.h"
+#include "recipe/sections/parallel_options.h"
 
 namespace longhaul::parallel {
 

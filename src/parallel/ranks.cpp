@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "parallel/checked_sums.h"
+#include "parallel/pipeline/stage_gradients.h"
 #include "parallel/priorities.h"
-#include "parallel/stage_gradients.h"
 
 namespace longhaul::parallel {
 

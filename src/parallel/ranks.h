@@ -7,13 +7,13 @@
 #include <memory>
 #include <vector>
 
-#include "base/turns.h"
+#include "base/threads/turns.h"
 #include "comm/work.h"
 #include "model/parameter.h"
-#include "observe/spans.h"
-#include "parallel/arrangement.h"
+#include "observe/trace/spans.h"
 #include "parallel/gradient_tree.h"
 #include "parallel/mesh_ops.h"
+#include "parallel/pipeline/arrangement.h"
 #include "parallel/sharding.h"
 
 namespace longhaul::parallel {
@@ -49,7 +49,7 @@ class Ranks {
   // ranks will do. Told of the end of each micro-batch.
   GradientTree* tree() const { return tree_.get(); }
 
-  Turns* turns() const { return turns_.get(); }  // of pairs of passes; null: these run one behind the other (parallel/pipeline.h)
+  Turns* turns() const { return turns_.get(); }  // of pairs of passes; null: these run one behind the other (parallel/pipeline/pipeline.h)
 
   // Behind the optimizer, or a checkpoint that was read: what it wrote of values, the shares of this rank, comes to all that hold copies.
   void share_values(model::ParameterSet& parameters) const;

@@ -1,7 +1,7 @@
 #include "parallel/sharding.h"
 
 #include "base/error.h"
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "parallel/checked_sums.h"
 #include "parallel/priorities.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/statistics.h"
-#include "observe/run_history.h"
+#include "observe/events/run_history.h"
 #include "recipe/load.h"
 
 namespace longhaul::plan {

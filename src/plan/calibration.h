@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "observe/run_history.h"
+#include "observe/events/run_history.h"
 #include "plan/cluster.h"
 #include "plan/published.h"
 

@@ -7,10 +7,10 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/text.h"
+#include "base/files/file.h"
+#include "base/text/text.h"
 #include "plan/calibration.h"
-#include "recipe/toml_reader.h"
+#include "recipe/options/toml_reader.h"
 
 namespace longhaul::plan {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "layout/parameters.h"
-#include "recipe/toeplitz.h"
+#include "recipe/architecture/toeplitz.h"
 
 namespace longhaul::plan {
 namespace {

@@ -8,8 +8,8 @@
 // (HFU) takes flops_again_per_token() besides.
 #pragma once
 
-#include "recipe/model_config.h"
-#include "recipe/train_options.h"
+#include "recipe/architecture/model_config.h"
+#include "recipe/sections/train_options.h"
 
 namespace longhaul::plan {
 

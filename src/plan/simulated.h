@@ -1,10 +1,10 @@
-// The second engine: the very lists of actions that would train (layout/schedule.h), played with the times of the closed formulas. It sees what the
+// The second engine: the very lists of actions that would train (layout/schedule/schedule.h), played with the times of the closed formulas. It sees what the
 // formulas do not: sends that overlap passes, rounds that are not full, schedules without a formula.
 #pragma once
 
 #include <optional>
 
-#include "layout/schedule_check.h"
+#include "layout/schedule/schedule_check.h"
 #include "plan/step_time.h"
 
 namespace longhaul::plan {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "layout/pipeline.h"
+#include "layout/schedule/pipeline.h"
 #include "plan/cluster.h"
 #include "plan/work.h"
 

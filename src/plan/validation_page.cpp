@@ -4,10 +4,10 @@
 #include <cmath>
 #include <iterator>
 
-#include "observe/chart.h"
+#include "observe/charts/chart.h"
+#include "observe/charts/heat_map.h"
+#include "observe/charts/log_plot.h"
 #include "observe/format.h"
-#include "observe/heat_map.h"
-#include "observe/log_plot.h"
 #include "plan/validation_report.h"
 
 namespace longhaul::plan {

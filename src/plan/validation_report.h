@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plan/published.h"
-#include "plan/search_check.h"
+#include "plan/search/search_check.h"
 
 namespace longhaul::plan {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "layout/parameters.h"
-#include "plan/memory_layers.h"
-#include "plan/memory_workspace.h"
+#include "plan/memory/memory_layers.h"
+#include "plan/memory/memory_workspace.h"
 
 namespace longhaul::plan {
 namespace {

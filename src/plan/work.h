@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plan/flops.h"
-#include "plan/memory.h"
+#include "plan/memory/memory.h"
 #include "recipe/recipe.h"
 
 namespace longhaul::plan {

@@ -5,8 +5,8 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/parallel.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul::puzzles {
 namespace {

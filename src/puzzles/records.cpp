@@ -1,7 +1,7 @@
 #include "puzzles/records.h"
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "puzzles/tasks.h"
 
 namespace longhaul::puzzles {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <set>
 
-#include "base/text.h"
+#include "base/text/text.h"
+#include "recipe/architecture/families.h"
 #include "recipe/check_batches.h"
-#include "recipe/families.h"
 #include "recipe/mixers.h"
-#include "recipe/optim_groups.h"
-#include "recipe/optimizers.h"
+#include "recipe/sections/optim_groups.h"
+#include "recipe/sections/optimizers.h"
 
 namespace longhaul::recipe {
 

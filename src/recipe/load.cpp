@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <atomic>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/path_text.h"
-#include "base/text.h"
-#include "base/utf8.h"
+#include "base/text/path_text.h"
+#include "base/text/text.h"
+#include "base/text/utf8.h"
+#include "recipe/architecture/presets.h"
 #include "recipe/check.h"
-#include "recipe/presets.h"
-#include "recipe/retired.h"
-#include "recipe/toml_reader.h"
+#include "recipe/options/retired.h"
+#include "recipe/options/toml_reader.h"
 
 namespace longhaul::recipe {
 

@@ -10,7 +10,7 @@
 #include "recipe/mixers/mixture.h"
 #include "recipe/mixers/mla.h"
 #include "recipe/mixers/none.h"
-#include "recipe/option.h"
+#include "recipe/options/option.h"
 
 namespace longhaul::recipe {
 

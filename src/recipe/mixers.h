@@ -3,7 +3,7 @@
 // the order of their enumerations (model_config.h); whoever wants to know something of a mixer asks its entry, and nobody else tells them apart:
 //
 //   recipe  name, options, checks                     layout  logical tensors (layout/parameters.h)
-//   plan    FLOPs, memory, state while decoding       model   makes the module: model/mixers.cpp has the other list
+//   plan    FLOPs, memory, state while decoding       model   makes the module: model/mixers/mixers.cpp has the other list
 //
 // docs/design/mixers.md says how to add one. Plain data and pure functions; thread-safe.
 #pragma once
@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "recipe/model_config.h"
+#include "recipe/architecture/model_config.h"
 
 namespace longhaul::recipe {
 

@@ -3,16 +3,16 @@
 
 #include <string>
 
-#include "recipe/data_options.h"
-#include "recipe/generate_options.h"
-#include "recipe/guard_options.h"
-#include "recipe/model_config.h"
-#include "recipe/observe_options.h"
-#include "recipe/optim_options.h"
-#include "recipe/option.h"
-#include "recipe/parallel_options.h"
-#include "recipe/recall_options.h"
-#include "recipe/train_options.h"
+#include "recipe/architecture/model_config.h"
+#include "recipe/options/option.h"
+#include "recipe/sections/data_options.h"
+#include "recipe/sections/generate_options.h"
+#include "recipe/sections/guard_options.h"
+#include "recipe/sections/observe_options.h"
+#include "recipe/sections/optim_options.h"
+#include "recipe/sections/parallel_options.h"
+#include "recipe/sections/recall_options.h"
+#include "recipe/sections/train_options.h"
 
 namespace longhaul::recipe {
 

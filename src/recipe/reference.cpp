@@ -1,9 +1,9 @@
 // The reference page of all options, made from their declarations.
 #include <algorithm>
 
-#include "recipe/presets.h"
-#include "recipe/retired.h"
-#include "recipe/toml_reader.h"
+#include "recipe/architecture/presets.h"
+#include "recipe/options/retired.h"
+#include "recipe/options/toml_reader.h"
 #include "recipe/write.h"
 
 namespace longhaul::recipe {

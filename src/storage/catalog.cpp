@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/disk_errors.h"
 #include "base/log.h"
-#include "base/text.h"
+#include "base/machine/disk_errors.h"
+#include "base/text/text.h"
 
 namespace longhaul::storage {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/checksum.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "storage/commit.h"
 
 namespace longhaul::storage {

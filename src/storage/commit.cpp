@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "base/clock.h"
-#include "base/fault_point.h"
 #include "base/log.h"
-#include "base/text.h"
+#include "base/process/fault_point.h"
+#include "base/text/text.h"
 #include "storage/safetensors.h"
 
 namespace longhaul::storage {

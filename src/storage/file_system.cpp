@@ -4,7 +4,7 @@
 #include <chrono>
 #include <system_error>
 
-#include "base/file.h"
+#include "base/files/file.h"
 
 namespace longhaul::storage {
 

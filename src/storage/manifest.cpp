@@ -5,8 +5,8 @@
 #include <unordered_set>
 
 #include "base/checksum.h"
-#include "base/json.h"
-#include "base/text.h"
+#include "base/text/json.h"
+#include "base/text/text.h"
 #include "storage/safetensors.h"
 
 namespace longhaul::storage {

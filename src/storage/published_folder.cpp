@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "storage/manifest.h"
 
 namespace longhaul::storage {

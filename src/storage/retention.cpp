@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/disk_errors.h"
+#include "base/machine/disk_errors.h"
 
 namespace longhaul::storage {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 namespace longhaul::storage {
 

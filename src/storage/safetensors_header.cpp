@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "storage/safetensors.h"
 
 namespace longhaul::storage {

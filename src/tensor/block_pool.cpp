@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/pages.h"
+#include "base/memory/pages.h"
 
 namespace longhaul {
 

@@ -13,7 +13,7 @@
 #include <set>
 #include <vector>
 
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 
 namespace longhaul {
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/machine.h"
+#include "base/machine/machine.h"
 
 namespace longhaul {
 

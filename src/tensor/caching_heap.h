@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "tensor/block_pool.h"
 
 namespace longhaul {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/checksum.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul {
 

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "base/progress.h"
 #include "tensor/caching_heap.h"
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 
 namespace longhaul {
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/loaded_library.h"
+#include "base/process/loaded_library.h"
 #include "tensor/libtorch_folder.h"
 
 namespace longhaul {

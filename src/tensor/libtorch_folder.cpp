@@ -7,7 +7,7 @@
 #include <torch/csrc/api/include/torch/version.h>
 #endif
 
-#include "base/loaded_library.h"
+#include "base/process/loaded_library.h"
 
 namespace longhaul {
 

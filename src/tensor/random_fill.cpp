@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/memory_purpose.h"
-#include "base/parallel.h"
+#include "base/memory/memory_purpose.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "base/progress.h"
 
 namespace longhaul {

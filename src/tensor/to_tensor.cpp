@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "tensor/device.h"
 
 namespace longhaul {

@@ -4,7 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/clock.h"
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "train/prove_mistakes.h"
 #include "train/prove_run.h"
 

@@ -4,7 +4,7 @@
 // docs/sources/reliability.md §4.1). It is made twice; a machine whose two results differ miscalculates, one whose result is not that of the others, too.
 #pragma once
 
-#include "control/machine_checks.h"
+#include "control/checks/machine_checks.h"
 
 namespace longhaul::train {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/text.h"
-#include "comm/nccl.h"
+#include "base/text/text.h"
+#include "comm/c10d/nccl.h"
 
 namespace longhaul::train {
 namespace {

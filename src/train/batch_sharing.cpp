@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "base/shared_memory.h"
+#include "base/memory/shared_memory.h"
 
 namespace longhaul::train {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/batch_share.h"
+#include "data/order/batch_share.h"
 #include "parallel/ranks.h"
 
 namespace longhaul::train {

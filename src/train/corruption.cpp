@@ -9,7 +9,7 @@
 #include "kernels/linear/product_check.h"
 #include "kernels/linear/raw.h"
 #include "model/arena.h"
-#include "recipe/optim_groups.h"
+#include "recipe/sections/optim_groups.h"
 #include "tensor/content_hash.h"
 #include "tensor/random_fill.h"
 #include "train/passes.h"

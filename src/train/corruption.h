@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "optim/optimizer.h"
 #include "parallel/checked_sums.h"
 #include "parallel/ranks.h"

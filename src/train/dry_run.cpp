@@ -4,7 +4,7 @@
 #include <set>
 
 #include "comm/fake.h"
-#include "comm/traced.h"
+#include "comm/wrappers/traced.h"
 #include "model/decoder.h"
 #include "parallel/ranks.h"
 #include "train/passes.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "comm/disagreement.h"
-#include "parallel/arrangement.h"
+#include "parallel/pipeline/arrangement.h"
 
 namespace longhaul::train {
 

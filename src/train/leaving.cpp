@@ -1,7 +1,7 @@
 // What a Trainer leaves of its state when another rank has failed (state_keeper.h).
 #include "base/clock.h"
 #include "base/log.h"
-#include "checkpoint/naming.h"
+#include "checkpoint/published/naming.h"
 #include "train/trainer.h"
 
 namespace longhaul::train {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/processor_time.h"
+#include "base/machine/processor_time.h"
 
 namespace longhaul::train {
 

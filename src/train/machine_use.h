@@ -3,8 +3,8 @@
 // process and machine; the events of a run are those of its first rank. One thread.
 #pragma once
 
-#include "base/energy_meter.h"
-#include "observe/event.h"
+#include "base/machine/energy_meter.h"
+#include "observe/events/event.h"
 
 namespace longhaul::train {
 

@@ -7,13 +7,13 @@
 #include <numeric>
 #include <string>
 
-#include "base/machine.h"
-#include "base/parallel.h"
-#include "base/shared_memory.h"
-#include "checkpoint/tier_nodes.h"
-#include "kernels/linear_recurrence/cpu.h"
-#include "plan/memory_guard.h"
-#include "plan/memory_rank.h"
+#include "base/machine/machine.h"
+#include "base/memory/shared_memory.h"
+#include "base/threads/parallel.h"
+#include "checkpoint/memory_tier/tier_nodes.h"
+#include "kernels/linear_recurrence/cpu/cpu.h"
+#include "plan/memory/memory_guard.h"
+#include "plan/memory/memory_rank.h"
 #include "tensor/cpu_allocator.h"
 
 namespace longhaul::train {

@@ -1,4 +1,4 @@
-// The memory of a run: what is asked of the plan (plan/memory.h), what is free, and what the allocator counted beside what was planned.
+// The memory of a run: what is asked of the plan (plan/memory/memory.h), what is free, and what the allocator counted beside what was planned.
 #pragma once
 
 #include <optional>
@@ -7,10 +7,10 @@
 
 #include "comm/communicator.h"
 #include "data/run_data.h"
-#include "observe/event.h"
+#include "observe/events/event.h"
 #include "observe/table.h"
-#include "parallel/arrangement.h"
-#include "plan/memory.h"
+#include "parallel/pipeline/arrangement.h"
+#include "plan/memory/memory.h"
 #include "recipe/recipe.h"
 #include "tensor/device.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/machine.h"
-#include "checkpoint/survivors.h"
+#include "base/machine/machine.h"
+#include "checkpoint/memory_tier/survivors.h"
 
 namespace longhaul::train {
 

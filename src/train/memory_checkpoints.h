@@ -1,4 +1,4 @@
-// MemoryCheckpoints: a run's checkpoints in the memory of its nodes (checkpoint/memory_saver.h): when they are due, and what they cost. On
+// MemoryCheckpoints: a run's checkpoints in the memory of its nodes (checkpoint/memory_tier/memory_saver.h): when they are due, and what they cost. On
 // where the process has a memory tier (LONGHAUL_MEMORY_TIER, as `longhaul launch` sets it) and train.checkpoint_memory_every is not 0.
 //
 // train.checkpoint_memory_every = N: every N steps, or behind N at the first step that is asked for (an outer loop's: a round's), whatever that costs; a step waits for the save before it, so that no more than N steps
@@ -9,10 +9,10 @@
 
 #include <optional>
 
-#include "checkpoint/memory_recovery.h"
-#include "checkpoint/memory_saver.h"
+#include "checkpoint/memory_tier/memory_recovery.h"
+#include "checkpoint/memory_tier/memory_saver.h"
 #include "parallel/ranks.h"
-#include "recipe/train_options.h"
+#include "recipe/sections/train_options.h"
 
 namespace longhaul::train {
 
@@ -32,7 +32,7 @@ class MemoryCheckpoints {
   // Behind a step that took so long. True: nothing is being written any more, and save() follows. `every_step`: it is asked behind each step.
   bool due(int64_t step, double step_seconds, bool every_step);
   void save(int64_t step, std::shared_ptr<const checkpoint::Snapshot> snapshot, storage::Manifest manifest);
-  // Another rank has failed: all that this one holds of that step, for the next start (checkpoint/survivors.h). Any thread; not collective.
+  // Another rank has failed: all that this one holds of that step, for the next start (checkpoint/memory_tier/survivors.h). Any thread; not collective.
   bool leave(int64_t step, const std::vector<checkpoint::StateEntry>& entries, storage::Manifest manifest) const;
   std::optional<Error> failure();  // of a save, told once until one has worked again. kFenced: the run is someone else's
   void forget();                   // what is in memory is not to be gone on from: the run goes back to an earlier step. A collective call

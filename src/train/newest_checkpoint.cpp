@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "checkpoint/verify_together.h"
-#include "observe/event_log.h"
+#include "checkpoint/disk/verify_together.h"
+#include "observe/events/event_log.h"
 #include "storage/catalog.h"
 
 namespace longhaul::train {

@@ -1,7 +1,7 @@
 #include "train/offload.h"
 
-#include "base/file.h"
-#include "base/path_text.h"
+#include "base/files/file.h"
+#include "base/text/path_text.h"
 #include "model/arena.h"
 
 namespace longhaul::train {

@@ -6,8 +6,8 @@
 
 #include "kernels/file_offload.h"
 #include "model/parameter.h"
-#include "plan/memory.h"
-#include "recipe/train_options.h"
+#include "plan/memory/memory.h"
+#include "recipe/sections/train_options.h"
 
 namespace longhaul::train {
 

@@ -1,4 +1,4 @@
-// Passes: a schedule (layout/schedule.h) run over the micro-batches that a Task prepared. One rank without neighbours has a schedule too.
+// Passes: a schedule (layout/schedule/schedule.h) run over the micro-batches that a Task prepared. One rank without neighbours has a schedule too.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 #include "train/task.h"
 
 namespace longhaul::train {

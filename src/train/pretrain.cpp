@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "data/tokenizer/continuation.h"
 #include "generate/generate.h"
 #include "recipe/mixers.h"

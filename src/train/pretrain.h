@@ -1,5 +1,5 @@
 // Pretrain: next-token prediction on the corpus of [data], judged in bits per byte on the documents held out. Or (train.objective = masked) prediction
-// of masked tokens (data/masked.h), judged in bits per masked token: what is known on both sides of one makes it cheaper than a token that comes next, so
+// of masked tokens (data/order/masked.h), judged in bits per masked token: what is known on both sides of one makes it cheaper than a token that comes next, so
 // the two are no measure of each other, and there are no bits per byte.
 //
 // On several ranks: the samples stand in one order whatever the ranks are; a replica takes its part of each step's rows, a context rank its
@@ -8,8 +8,8 @@
 
 #include <memory>
 
-#include "data/evaluation.h"
-#include "data/loader.h"
+#include "data/order/evaluation.h"
+#include "data/order/loader.h"
 #include "data/run_data.h"
 #include "evaluate/perplexity.h"
 #include "kernels/saved_tensors.h"

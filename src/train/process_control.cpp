@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/signals.h"
-#include "control/engine.h"
-#include "detect/run_machines.h"
-#include "observe/report.h"
+#include "base/process/signals.h"
+#include "control/engines/engine.h"
+#include "detect/samples/run_machines.h"
+#include "observe/report/report.h"
 #include "plan/footprint/footprint_report.h"
 #include "train/memory.h"
 

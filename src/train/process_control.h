@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "control/deadline.h"
-#include "observe/report_writer.h"
+#include "control/engines/deadline.h"
+#include "observe/report/report_writer.h"
 #include "train/run_facts.h"
 #include "train/trainer.h"
 

@@ -11,12 +11,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/parallel.h"
-#include "base/temporary_folder.h"
-#include "comm/run_ranks.h"
-#include "optim/grouped.h"
-#include "parallel/arrangement.h"
-#include "recipe/optimizers.h"
+#include "base/files/temporary_folder.h"
+#include "base/threads/parallel.h"
+#include "comm/threads/run_ranks.h"
+#include "optim/optimizers/grouped.h"
+#include "parallel/pipeline/arrangement.h"
+#include "recipe/sections/optimizers.h"
 #include "tensor/content_hash.h"
 #include "train/prove_processes.h"
 

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "layout/schedule.h"
-#include "parallel/arrangement.h"
+#include "layout/schedule/schedule.h"
+#include "parallel/pipeline/arrangement.h"
 #include "train/prove_task.h"
 
 namespace longhaul::train {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "parallel/arrangement.h"
+#include "parallel/pipeline/arrangement.h"
 
 namespace longhaul::train {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/arrangement.h"
+#include "parallel/pipeline/arrangement.h"
 #include "recipe/recipe.h"
 
 namespace longhaul::train {

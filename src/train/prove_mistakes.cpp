@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "comm/wrapper.h"
+#include "comm/wrappers/wrapper.h"
 
 namespace longhaul::train {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "comm/rank_processes.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "comm/gloo/rank_processes.h"
 #include "comm/world.h"
 
 namespace longhaul::train {

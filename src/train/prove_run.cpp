@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/disk/save.h"
 #include "checkpoint/load.h"
 #include "checkpoint/optimizer_state.h"
-#include "checkpoint/save.h"
-#include "optim/outer.h"
-#include "parallel/arrangement.h"
+#include "optim/outer/outer.h"
+#include "parallel/pipeline/arrangement.h"
 #include "storage/checkpoint_name.h"
 #include "train/prove_mistakes.h"
 #include "train/step.h"

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/random.h"
-#include "data/masked.h"
-#include "layout/pipeline.h"
-#include "parallel/arrangement.h"
+#include "data/order/masked.h"
+#include "layout/schedule/pipeline.h"
+#include "parallel/pipeline/arrangement.h"
 #include "train/offload.h"
 #include "train/prove_mistakes.h"
 

@@ -1,5 +1,5 @@
 // ProofTask: what `prove` trains: a recipe's model, made small, on packed documents of awkward lengths that every layout of ranks gets alike. A
-// mistake (prove_mistakes.h) may be planted in what a rank is given. A causal model predicts next tokens, another one masked tokens (data/masked.h).
+// mistake (prove_mistakes.h) may be planted in what a rank is given. A causal model predicts next tokens, another one masked tokens (data/order/masked.h).
 #pragma once
 
 #include <vector>

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/call_log.h"
-#include "optim/outer.h"
+#include "comm/wrappers/call_log.h"
+#include "optim/outer/outer.h"
 #include "parallel/ranks.h"
 
 namespace longhaul::train {

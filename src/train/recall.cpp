@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "evaluate/decoder_answers.h"
 #include "evaluate/recall.h"
 #include "train/passes.h"

@@ -1,4 +1,4 @@
-// Recall: sequences of random tokens whose scored ones only a memory can know (data/recall.h). Every step's sequences are new, unless [recall] says
+// Recall: sequences of random tokens whose scored ones only a memory can know (data/order/recall.h). Every step's sequences are new, unless [recall] says
 // how many there are; judged by the share of right answers on sequences that are never trained on.
 //
 // On several ranks: the sequences stand in one order whatever the ranks are; a replica, of any worker, takes its part of each step's, a
@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "data/recall.h"
+#include "data/order/recall.h"
 #include "kernels/saved_tensors.h"
 #include "model/decoder.h"
 #include "optim/schedule.h"

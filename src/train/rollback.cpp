@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "checkpoint/verify_together.h"
+#include "checkpoint/disk/verify_together.h"
 #include "storage/catalog.h"
 #include "storage/commit.h"
 #include "train/trainer.h"

@@ -12,15 +12,15 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/parallel.h"
-#include "base/process.h"
+#include "base/process/process.h"
 #include "base/terminal.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/threads/parallel.h"
 #include "comm/disagreement.h"
-#include "comm/run_ranks.h"
-#include "comm/traced.h"
-#include "layout/schedule.h"
-#include "optim/grouped.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/traced.h"
+#include "layout/schedule/schedule.h"
+#include "optim/optimizers/grouped.h"
 #include "tensor/libtorch_folder.h"
 #include "train/memory.h"
 #include "train/run_folder.h"
@@ -131,7 +131,7 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
   return arrangement;
 }
 
-// Over NCCL it is tried by nobody yet: comm/nccl.h.
+// Over NCCL it is tried by nobody yet: comm/c10d/nccl.h.
 void require_cpu_for_several(const parallel::Arrangement& arrangement, at::Device device, recipe::Backend backend) {
   if (arrangement.world() == 1 || device.is_cpu() || backend == recipe::Backend::kNccl) return;
   throw Error({.code = ExitCode::kUsage,

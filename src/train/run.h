@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "checkpoint/starting_point.h"
 #include "comm/communicator.h"
-#include "observe/rank_board.h"
+#include "observe/board/rank_board.h"
 #include "recipe/load.h"
 #include "train/trainer.h"
 

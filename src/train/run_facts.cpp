@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/checksum.h"
-#include "base/energy_meter.h"
-#include "base/machine.h"
-#include "base/parallel.h"
-#include "base/text.h"
+#include "base/machine/energy_meter.h"
+#include "base/machine/machine.h"
+#include "base/text/text.h"
+#include "base/threads/parallel.h"
 #include "base/version.h"
 #include "layout/parameters.h"
 #include "observe/table.h"

@@ -8,9 +8,9 @@
 
 #include "data/run_data.h"
 #include "layout/mesh.h"
-#include "observe/event.h"
+#include "observe/events/event.h"
 #include "plan/flops.h"
-#include "plan/memory.h"
+#include "plan/memory/memory.h"
 #include "recipe/load.h"
 #include "tensor/device.h"
 #include "train/shared_cores.h"

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "checkpoint/saved_recipe.h"
-#include "recipe/difference.h"
+#include "recipe/options/difference.h"
 #include "storage/catalog.h"
 
 namespace longhaul::train {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "recipe/load.h"
 
 namespace longhaul::train {

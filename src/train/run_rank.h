@@ -2,8 +2,8 @@
 // the checkpoints; each of the others events/rank-N.jsonl. In one process it is the whole run.
 #pragma once
 
-#include "comm/call_log.h"
-#include "observe/event_log.h"
+#include "comm/wrappers/call_log.h"
+#include "observe/events/event_log.h"
 #include "train/batch_sharing.h"
 #include "train/run.h"
 #include "train/run_facts.h"

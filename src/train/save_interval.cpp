@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "observe/event_log.h"
-#include "plan/checkpoint_interval.h"
+#include "observe/events/event_log.h"
+#include "plan/reliability/checkpoint_interval.h"
 
 namespace longhaul::train {
 

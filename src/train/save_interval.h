@@ -1,4 +1,4 @@
-// SaveInterval: when a checkpoint on the disk is due where train.checkpoint_every = −1. Daly's interval (plan/checkpoint_interval.h), from
+// SaveInterval: when a checkpoint on the disk is due where train.checkpoint_every = −1. Daly's interval (plan/reliability/checkpoint_interval.h), from
 // what saves have cost training so far and from how long the job ran between failures: its earlier starts that ended without saying so
 // count, and what the recipe expects counts as one failure more. Between one step and 30 minutes, and never shorter than a save takes. Rank
 // 0 keeps it and tells the others.
@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "base/clock.h"
-#include "checkpoint/save.h"
-#include "recipe/train_options.h"
+#include "checkpoint/disk/save.h"
+#include "recipe/sections/train_options.h"
 
 namespace longhaul::train {
 

@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "base/cores.h"
-#include "base/parallel.h"
-#include "base/shared_memory.h"
+#include "base/machine/cores.h"
+#include "base/memory/shared_memory.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul::train {
 namespace {

@@ -10,16 +10,16 @@
 //
 // A NaN or Inf is treated as a spike; train.skip_nonfinite and train.nonfinite_limit hold as before. All ranks decide alike, by numbers they all have. Its
 // state (the last losses and norms) is saved with checkpoints, so that a run that resumes decides as one that went on; rollbacks and the rate are
-// kept in control/skip.json (data/skip_file.h), which no rollback takes back.
+// kept in control/skip.json (data/corpus/skip_file.h), which no rollback takes back.
 #pragma once
 
 #include <functional>
 
 #include "checkpoint/state.h"
-#include "data/skip_file.h"
+#include "data/corpus/skip_file.h"
 #include "detect/spike.h"
-#include "observe/event_log.h"
-#include "recipe/guard_options.h"
+#include "observe/events/event_log.h"
+#include "recipe/sections/guard_options.h"
 #include "train/step.h"
 
 namespace longhaul::train {

@@ -5,7 +5,7 @@
 
 #include "base/progress.h"
 #include "optim/schedule.h"
-#include "recipe/optim_groups.h"
+#include "recipe/sections/optim_groups.h"
 #include "train/tasks.h"
 
 namespace longhaul::train {

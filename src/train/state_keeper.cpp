@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/process.h"
-#include "base/signals.h"
+#include "base/process/process.h"
+#include "base/process/signals.h"
 
 namespace longhaul::train {
 namespace {

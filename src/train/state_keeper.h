@@ -1,5 +1,5 @@
 // StateKeeper: leaves this rank's state of the last whole step in its node's memory when the run is ended because another rank failed
-// (checkpoint/survivors.h). The daemon asks by a signal (base/signals.h), and a thread of its own answers, whatever the thread that trains is at: passes
+// (checkpoint/memory_tier/survivors.h). The daemon asks by a signal (base/process/signals.h), and a thread of its own answers, whatever the thread that trains is at: passes
 // change nothing of what is left. Between `changes` and `whole` an update is under way and there is nothing to leave; who is asked then waits a second
 // for its end. A process that has been asked ends: 75, or 69 through the trainer.
 //
@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/worker.h"
+#include "base/threads/worker.h"
 
 namespace longhaul::train {
 

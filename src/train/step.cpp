@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "base/clock.h"
-#include "base/fault_point.h"
-#include "model/router_bias.h"
-#include "model/router_quantile.h"
+#include "base/process/fault_point.h"
+#include "model/experts/router_bias.h"
+#include "model/experts/router_quantile.h"
 #include "optim/gradient_norm.h"
 #include "optim/gradient_norm_by_rows.h"
 #include "optim/step_measures.h"

@@ -16,10 +16,10 @@
 #include <string>
 
 #include "checkpoint/state.h"
-#include "data/data_position.h"
+#include "data/order/data_position.h"
 #include "model/context.h"
 #include "model/parameter.h"
-#include "observe/event.h"
+#include "observe/events/event.h"
 #include "optim/schedule.h"
 
 namespace longhaul::train {

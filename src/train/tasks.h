@@ -1,4 +1,4 @@
-// Tasks by name: the one list of what train.task can name. The option itself lists the same names (recipe/train_options.cpp); a test compares.
+// Tasks by name: the one list of what train.task can name. The option itself lists the same names (recipe/sections/train_options.cpp); a test compares.
 #pragma once
 
 #include <filesystem>

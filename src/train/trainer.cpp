@@ -4,15 +4,15 @@
 
 #include <array>
 
-#include "base/background_work.h"
 #include "base/clock.h"
-#include "base/fault_point.h"
 #include "base/log.h"
-#include "base/machine.h"
-#include "base/parallel.h"
+#include "base/machine/machine.h"
+#include "base/process/fault_point.h"
+#include "base/threads/background_work.h"
+#include "base/threads/parallel.h"
 #include "checkpoint/saved_recipe.h"
 #include "checkpoint/starting_point.h"
-#include "recipe/difference.h"
+#include "recipe/options/difference.h"
 #include "recipe/write.h"
 #include "tensor/device.h"
 #include "train/newest_checkpoint.h"

@@ -19,13 +19,13 @@
 #include <functional>
 #include <string>
 
+#include "checkpoint/disk/save.h"
 #include "checkpoint/load.h"
 #include "checkpoint/optimizer_state.h"
 #include "checkpoint/outer_state.h"
-#include "checkpoint/save.h"
 #include "checkpoint/starting_point.h"
-#include "observe/event_log.h"
-#include "observe/trace_file.h"
+#include "observe/events/event_log.h"
+#include "observe/trace/trace_file.h"
 #include "optim/schedule.h"
 #include "recipe/load.h"
 #include "storage/checkpoint_files.h"

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul {
 namespace {

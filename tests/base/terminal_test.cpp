@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/signals.h"
+#include "base/process/signals.h"
 
 namespace longhaul {
 namespace {

@@ -1,5 +1,5 @@
 // Bytes on the wire are those of the formulas, forward and backward, to the byte.
-#include "bench/communication.h"
+#include "bench/ranks/communication.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // ctest: label=full timeout=120
 // No check raises an alarm where nothing is wrong, and flipped bits of copies are all seen and named: there is nothing to measure about it.
-#include "bench/corruption.h"
+#include "bench/models/corruption.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "bench/faults.h"
+#include "bench/driver/faults.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/fault_point.h"
+#include "base/process/fault_point.h"
 
 namespace longhaul::bench {
 namespace {

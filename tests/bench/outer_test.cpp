@@ -1,5 +1,5 @@
 // The bench of outer loops runs, its workers agree, and each row says what it has to. Times are not tested: the machine may be busy.
-#include "bench/outer.h"
+#include "bench/models/outer.h"
 
 #include <gtest/gtest.h>
 

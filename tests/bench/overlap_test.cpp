@@ -1,5 +1,5 @@
 // The bench of overlap runs, its trace adds up, and each row says what it has to. Times are not tested: the machine may be busy.
-#include "bench/overlap.h"
+#include "bench/ranks/overlap.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "bench/coupled_transfers.h"
-#include "layout/schedule_check.h"
+#include "bench/ranks/coupled_transfers.h"
+#include "layout/schedule/schedule_check.h"
 
 namespace longhaul::bench {
 namespace {

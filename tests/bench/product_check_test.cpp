@@ -1,4 +1,4 @@
-#include "bench/product_check.h"
+#include "bench/operators/product_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // ctest: label=full timeout=300
 // `bench quality`: its arithmetic on made-up runs, and tiny real ones: what it trains, and that a second start finds what the first has left.
-#include "bench/quality.h"
+#include "bench/models/quality.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/temporary_folder.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
 #include "recipe/load.h"
 
 namespace longhaul::bench {

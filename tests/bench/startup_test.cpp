@@ -1,5 +1,5 @@
 // Ranks that meet at a store cost it a number of operations that grows with them, not with their square.
-#include "bench/startup.h"
+#include "bench/driver/startup.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // The copy of the state: the numbers of the moment it was taken, whatever order and strides they lie in, and whatever training does once it
 // has settled.
-#include "checkpoint/copy_out.h"
+#include "checkpoint/disk/copy_out.h"
 
 #include <gmock/gmock.h>
 
 #include <limits>
 
-#include "checkpoint/naming.h"
+#include "checkpoint/published/naming.h"
 #include "support/models.h"
 
 namespace longhaul::checkpoint {

@@ -1,5 +1,5 @@
 // Whether a run's checkpoints fit, asked before the first one is written.
-#include "checkpoint/disk_need.h"
+#include "checkpoint/disk/disk_need.h"
 
 #include <gmock/gmock.h>
 

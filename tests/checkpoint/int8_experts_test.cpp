@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "checkpoint/naming.h"
 #include "checkpoint/open_model.h"
+#include "checkpoint/published/naming.h"
 #include "tensor/cpu_allocator.h"
 #include "training_for_tests.h"
 

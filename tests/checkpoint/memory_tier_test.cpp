@@ -10,12 +10,12 @@
 #include <mutex>
 #include <set>
 
-#include "base/file.h"
-#include "base/temporary_folder.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
 #include "checkpoint/load.h"
-#include "checkpoint/memory_recovery.h"
-#include "checkpoint/memory_saver.h"
-#include "checkpoint/survivors.h"
+#include "checkpoint/memory_tier/memory_recovery.h"
+#include "checkpoint/memory_tier/memory_saver.h"
+#include "checkpoint/memory_tier/survivors.h"
 #include "ranks_for_tests.h"
 #include "storage/fault_file_system.h"
 

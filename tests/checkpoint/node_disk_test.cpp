@@ -1,5 +1,5 @@
 // What a node's disk keeps of its memory tier: the newest that was committed, whole or not at all, and back again after a restart of the machine.
-#include "checkpoint/node_disk.h"
+#include "checkpoint/memory_tier/node_disk.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "storage/fault_file_system.h"
 #include "storage/files_for_tests.h"
 

@@ -10,9 +10,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "checkpoint/import.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "checkpoint/published/import.h"
 #include "layout/sequence_view.h"
 #include "model/context.h"
 #include "model/decoder.h"

@@ -1,8 +1,8 @@
 // Weights in and out beside `transformers`, without Python: tiny models that it published, with the logits and gradients that it computed
 // (tests/golden/make_published_golden.py says which versions).
-#include "checkpoint/export.h"
 #include "checkpoint/open_model.h"
-#include "checkpoint/published_model.h"
+#include "checkpoint/published/export.h"
+#include "checkpoint/published/published_model.h"
 #include "checkpoint/starting_point.h"
 #include "model/state.h"
 #include "published_for_tests.h"

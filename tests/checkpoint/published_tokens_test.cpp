@@ -1,8 +1,8 @@
 // What ends a text of a published model, and what an export says of a model that was trained here. Made from public reports of models that never stopped.
-#include "checkpoint/published_tokens.h"
+#include "checkpoint/published/published_tokens.h"
 
-#include "checkpoint/export.h"
 #include "checkpoint/open_model.h"
+#include "checkpoint/published/export.h"
 #include "checkpoint/starting_point.h"
 #include "data/template_tokenizer.h"
 #include "published_for_tests.h"

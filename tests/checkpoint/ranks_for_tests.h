@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "layout/mesh.h"
 #include "training_for_tests.h"
 

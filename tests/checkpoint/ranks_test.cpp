@@ -4,10 +4,10 @@
 
 #include <array>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
+#include "checkpoint/disk/shared_reads.h"
 #include "checkpoint/load.h"
-#include "checkpoint/shared_reads.h"
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "ranks_for_tests.h"
 #include "storage/fault_file_system.h"
 #include "support/counting_reads.h"

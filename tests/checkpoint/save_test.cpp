@@ -1,5 +1,5 @@
 // Saver: what is told of a save, what two saves in a row do to each other, how much is read back.
-#include "checkpoint/save.h"
+#include "checkpoint/disk/save.h"
 
 #include <gmock/gmock.h>
 
@@ -10,9 +10,9 @@
 #include <map>
 #include <mutex>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "checkpoint/load.h"
-#include "checkpoint/naming.h"
+#include "checkpoint/published/naming.h"
 #include "checkpoint/run_difference.h"
 #include "storage/fault_file_system.h"
 #include "storage/recording_file_system.h"

@@ -6,8 +6,8 @@
 
 #include <fstream>
 
-#include "checkpoint/naming.h"
 #include "checkpoint/open_model.h"
+#include "checkpoint/published/naming.h"
 #include "training_for_tests.h"
 
 namespace longhaul::checkpoint {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "checkpoint/disk/save.h"
 #include "checkpoint/optimizer_state.h"
-#include "checkpoint/save.h"
 #include "model/decoder.h"
 #include "optim/optimizer.h"
 #include "recipe/load.h"

@@ -1,6 +1,6 @@
 // A model with experts that begins as a dense one: its logits at the start, whatever the experts are of the dense channel mixer, where each tensor
 // comes from, and what does not fit.
-#include "checkpoint/upcycling.h"
+#include "checkpoint/published/upcycling.h"
 
 #include "checkpoint/starting_point.h"
 #include "published_for_tests.h"

@@ -1,5 +1,5 @@
 // A checkpoint that all ranks read together, each its share: every byte once, and one verdict on all.
-#include "checkpoint/verify_together.h"
+#include "checkpoint/disk/verify_together.h"
 
 #include <gmock/gmock.h>
 
@@ -7,8 +7,8 @@
 #include <mutex>
 #include <set>
 
-#include "base/temporary_folder.h"
-#include "comm/run_ranks.h"
+#include "base/files/temporary_folder.h"
+#include "comm/threads/run_ranks.h"
 #include "ranks_for_tests.h"
 #include "storage/commit.h"
 #include "support/counting_reads.h"

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/process.h"
+#include "base/process/process.h"
 #include "layout/parameters.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "recipe/load.h"
 #include "recipe/write.h"
 #include "storage/commit.h"

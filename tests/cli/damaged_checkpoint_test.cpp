@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "../checkpoint/training_for_tests.h"
-#include "base/process.h"
+#include "base/process/process.h"
 #include "support/places.h"
 
 namespace longhaul::cli {

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "cli/started_program.h"
-#include "detect/csv.h"
-#include "detect/run_samples.h"
+#include "detect/samples/csv.h"
+#include "detect/samples/run_samples.h"
 
 namespace longhaul::cli {
 namespace {

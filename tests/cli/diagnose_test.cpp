@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "cli/started_program.h"
 #include "control/blocklist.h"
-#include "control/self_check.h"
+#include "control/checks/self_check.h"
 
 namespace longhaul::cli {
 namespace {
@@ -30,7 +30,7 @@ TEST_F(Diagnose, OneMachineWithinItsMinute) {
   EXPECT_EQ(result.status, 0) << result.output;
 }
 
-// What the node daemon reads (control/node_daemon.cpp), of a suite that the driver asked for.
+// What the node daemon reads (control/node/node_daemon.cpp), of a suite that the driver asked for.
 TEST_F(Diagnose, SpeaksAsTheNodeDaemonListens) {
   const ProcessResult result = run({"diagnose", "--json", "--suite", "preflight", "--peer", "127.0.0.1", "--peer", "127.0.0.1", "--check",
                                     "versions", "--check", "memory", "--plant", "memory", "--limit", "memory_bytes=1e6"});

@@ -8,11 +8,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/network.h"
-#include "base/process.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/network.h"
+#include "base/process/process.h"
 #include "comm/placement.h"
-#include "observe/rank_board.h"
+#include "observe/board/rank_board.h"
 #include "support/child.h"
 #include "support/known_machine.h"
 #include "support/places.h"

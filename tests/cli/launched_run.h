@@ -9,15 +9,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/launch.h"
-#include "base/network.h"
-#include "base/process.h"
-#include "base/socket.h"
-#include "base/temporary_folder.h"
-#include "base/text.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/network.h"
+#include "base/net/socket.h"
+#include "base/process/launch.h"
+#include "base/process/process.h"
+#include "base/text/text.h"
+#include "comm/gloo/wire.h"
 #include "comm/placement.h"
-#include "comm/wire.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "storage/catalog.h"
 #include "support/child.h"
 #include "support/known_machine.h"

@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "base/machine.h"
-#include "detect/sample_ring.h"
+#include "base/machine/machine.h"
+#include "detect/samples/sample_ring.h"
 
 namespace longhaul::cli {
 namespace {

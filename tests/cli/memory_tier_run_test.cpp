@@ -11,11 +11,11 @@
 #include <fstream>
 #include <set>
 
-#include "base/network.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/network.h"
 #include "checkpoint/run_difference.h"
 #include "comm/placement.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "support/child.h"
 #include "support/known_machine.h"
 #include "support/nightly.h"

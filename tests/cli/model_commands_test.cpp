@@ -10,12 +10,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/network.h"
-#include "base/process.h"
+#include "base/net/network.h"
+#include "base/process/process.h"
 #include "base/progress.h"
-#include "cli/model_tokenizer.h"
+#include "cli/models/model_tokenizer.h"
 #include "comm/placement.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "storage/safetensors.h"
 #include "support/child.h"
 #include "support/known_machine.h"

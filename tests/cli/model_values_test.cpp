@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/process.h"
+#include "base/process/process.h"
 #include "storage/catalog.h"
 #include "storage/safetensors.h"
 #include "support/known_machine.h"

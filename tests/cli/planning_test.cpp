@@ -2,7 +2,7 @@
 // `longhaul plan` and `longhaul footprint` as a user types them: forms that scripts rely on, and what is refused.
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "cli/started_program.h"
 
 namespace longhaul::cli {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/process.h"
+#include "base/process/process.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/started_program.h"

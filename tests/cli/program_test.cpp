@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/process.h"
-#include "base/text.h"
+#include "base/process/process.h"
+#include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/register.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/process.h"
+#include "base/process/process.h"
 #include "recipe/load.h"
 #include "support/known_machine.h"
 #include "support/places.h"

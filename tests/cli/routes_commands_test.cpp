@@ -9,8 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "base/process.h"
+#include "base/files/file.h"
+#include "base/process/process.h"
 #include "storage/safetensors.h"
 #include "support/known_machine.h"
 #include "support/places.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/process.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
+#include "base/process/process.h"
 #include "storage/commit.h"
 #include "support/known_machine.h"
 #include "support/places.h"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "cli/started_program.h"
 #include "support/text.h"
 

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/http.h"
-#include "base/network.h"
-#include "base/signals.h"
+#include "base/files/file.h"
+#include "base/net/http.h"
+#include "base/net/network.h"
+#include "base/process/signals.h"
 #include "cli/started_program.h"
 
 namespace longhaul::cli {

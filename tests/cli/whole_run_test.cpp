@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/process.h"
-#include "observe/event_log.h"
+#include "base/process/process.h"
+#include "observe/events/event_log.h"
 #include "storage/catalog.h"
 #include "support/child.h"
 #include "support/known_machine.h"

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "comm/c10d_group.h"
+#include "comm/c10d/c10d_group.h"
 
 namespace longhaul::comm {
 

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/machine.h"
-#include "comm/faulty.h"
-#include "comm/run_ranks.h"
+#include "base/machine/machine.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/faulty.h"
 
 namespace longhaul::comm {
 namespace {

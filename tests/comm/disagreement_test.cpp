@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/faulty.h"
 #include "comm/ranks.h"
-#include "comm/traced.h"
+#include "comm/wrappers/faulty.h"
+#include "comm/wrappers/traced.h"
 
 namespace longhaul::comm {
 namespace {

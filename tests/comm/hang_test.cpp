@@ -5,15 +5,15 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "base/diagnostics.h"
-#include "base/process.h"
-#include "base/temporary_folder.h"
-#include "base/worker.h"
-#include "comm/faulty.h"
+#include "base/files/temporary_folder.h"
+#include "base/process/diagnostics.h"
+#include "base/process/process.h"
+#include "base/threads/worker.h"
 #include "comm/ranks.h"
-#include "comm/traced.h"
-#include "detect/hang.h"
-#include "detect/stack_text.h"
+#include "comm/wrappers/faulty.h"
+#include "comm/wrappers/traced.h"
+#include "detect/hang/hang.h"
+#include "detect/hang/stack_text.h"
 #include "layout/mesh.h"
 
 namespace longhaul::comm {

@@ -1,5 +1,5 @@
 // Who differs from rank 0, and what is said of it.
-#include "comm/identity.h"
+#include "comm/gloo/identity.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

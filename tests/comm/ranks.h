@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/launch.h"
-#include "base/network.h"
+#include "base/net/network.h"
+#include "base/process/launch.h"
 #include "c10d_on_gloo.h"
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "comm/world.h"
 
 namespace longhaul::comm {

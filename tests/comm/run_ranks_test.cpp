@@ -11,7 +11,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "comm/ranks.h"
 
 namespace longhaul::comm {

@@ -1,6 +1,6 @@
 // Messages between processes of one machine, here between threads that have a wire each: order by tag, sizes around every boundary, what is given up,
 // and the end of a process. That all calls work over it: the tests of communicators, run over it (comm.on_shared_memory).
-#include "comm/shared_wire.h"
+#include "comm/gloo/shared_wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 #include <tuple>
 
 #include "base/clock.h"
-#include "comm/wire.h"
+#include "comm/gloo/wire.h"
 
 namespace longhaul::comm {
 namespace {

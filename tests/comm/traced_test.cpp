@@ -1,5 +1,5 @@
 // Logs of calls: what a rank called, how many bytes, how far it came; kept as a ring, written when a call fails, and read back.
-#include "comm/traced.h"
+#include "comm/wrappers/traced.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "comm/ranks.h"
 #include "comm/single.h"
 #include "support/places.h"

@@ -1,5 +1,5 @@
 // What Wire asks of c10d.
-#include "comm/wire.h"
+#include "comm/gloo/wire.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/network.h"
+#include "base/net/network.h"
 
 namespace longhaul::comm {
 namespace {

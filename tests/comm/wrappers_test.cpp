@@ -8,13 +8,13 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "comm/delayed.h"
 #include "comm/disagreement.h"
 #include "comm/fake.h"
-#include "comm/faulty.h"
 #include "comm/ranks.h"
 #include "comm/single.h"
-#include "comm/traced.h"
+#include "comm/wrappers/delayed.h"
+#include "comm/wrappers/faulty.h"
+#include "comm/wrappers/traced.h"
 
 namespace longhaul::comm {
 namespace {

@@ -1,15 +1,15 @@
 // Two processes that believe each other only when both have the secret, belong to the same job and are no older than what the other knows.
-#include "control/authentication.h"
+#include "control/wire/authentication.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "base/cipher.h"
-#include "base/file.h"
-#include "base/secret.h"
-#include "base/temporary_folder.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/cipher.h"
+#include "base/net/secret.h"
 
 namespace longhaul::control {
 namespace {

@@ -1,11 +1,11 @@
 // Connections over real sockets in one loop: those of strangers, of the silent, of those who do not read, and of two who trust each other.
-#include "control/channel.h"
+#include "control/wire/channel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/cipher.h"
 #include "base/clock.h"
+#include "base/net/cipher.h"
 
 namespace longhaul::control {
 namespace {

@@ -1,4 +1,4 @@
-#include "control/deadline.h"
+#include "control/engines/deadline.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "control/batch_search.h"
-#include "control/driver_core.h"
+#include "control/driver/batch_search.h"
+#include "control/driver/driver_core.h"
 #include "control/ledger.h"
 
 namespace longhaul::control {

@@ -4,8 +4,8 @@
 // driver_service_test.cpp.
 #include <csignal>
 
-#include "control/channel.h"
 #include "control/driver_service_fixture.h"
+#include "control/wire/channel.h"
 
 namespace longhaul::control {
 namespace {

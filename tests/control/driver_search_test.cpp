@@ -2,7 +2,7 @@
 // The search for deadly samples as the driver leads it: which generation tries what, when the driver dies in between, when nobody is guilty.
 #include <algorithm>
 
-#include "control/batch_search.h"
+#include "control/driver/batch_search.h"
 #include "driver_bench.h"
 
 namespace longhaul::control {

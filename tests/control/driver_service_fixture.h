@@ -2,7 +2,7 @@
 // driver's service stand on.
 #pragma once
 
-#include "control/driver_service.h"
+#include "control/driver/driver_service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,14 +13,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/children.h"
 #include "base/clock.h"
-#include "base/network.h"
-#include "base/secret.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/network.h"
+#include "base/net/secret.h"
+#include "base/process/children.h"
 #include "base/version.h"
-#include "control/driver_client.h"
-#include "control/node_daemon.h"
+#include "control/driver/driver_client.h"
+#include "control/node/node_daemon.h"
 
 namespace longhaul::control {
 

@@ -1,5 +1,5 @@
 // Adapters against fakes of the engines' commands: what is typed, and what is made of the answers. Real ones: tests/engines.
-#include "control/engine.h"
+#include "control/engines/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "control/engine_desk.h"
-#include "control/last_words.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "control/engines/engine_desk.h"
+#include "control/node/last_words.h"
 
 namespace longhaul::control {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "control/ledger.h"
 #include "support/places.h"
 

@@ -1,5 +1,5 @@
 // Frames: whole ones come out whatever pieces they arrive in; damaged ones end the stream before anything is stored.
-#include "control/frame.h"
+#include "control/wire/frame.h"
 
 #include <gtest/gtest.h>
 

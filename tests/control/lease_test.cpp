@@ -1,5 +1,5 @@
 // ctest: label=fast timeout=30
-#include "control/lease.h"
+#include "control/node/lease.h"
 
 #include <gtest/gtest.h>
 

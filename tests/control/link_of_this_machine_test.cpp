@@ -7,8 +7,8 @@
 
 #include <cstdlib>
 
-#include "base/temporary_folder.h"
-#include "control/sensors.h"
+#include "base/files/temporary_folder.h"
+#include "control/sensors/sensors.h"
 
 namespace longhaul::control {
 namespace {

@@ -1,5 +1,5 @@
 // The JSON of messages: everything that is sent comes back, and nothing else is taken.
-#include "control/messages.h"
+#include "control/wire/messages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // ctest: label=fast timeout=120
 // A driver's look at its nodes' samples: a machine that stands apart is named by its node, its like are those of the same stage, and what cannot be
 // judged is nobody's fault.
-#include "control/minder_watch.h"
+#include "control/driver/minder_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <cmath>
 
 #include "base/clock.h"
-#include "base/process.h"
-#include "base/temporary_folder.h"
-#include "detect/sample_ring.h"
-#include "detect/simulate.h"
+#include "base/files/temporary_folder.h"
+#include "base/process/process.h"
+#include "detect/samples/sample_ring.h"
+#include "detect/trials/simulate.h"
 
 namespace longhaul::control {
 namespace {

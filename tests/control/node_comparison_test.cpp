@@ -1,4 +1,4 @@
-#include "control/node_comparison.h"
+#include "control/checks/node_comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "control/dual_phase_replay.h"
+#include "control/checks/dual_phase_replay.h"
 
 namespace longhaul::control {
 namespace {

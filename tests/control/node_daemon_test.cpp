@@ -1,6 +1,6 @@
 // The node daemon as a process of its own, with this test as its driver and shell scripts as ranks: what they are started with, how soon
 // their ends are told, what becomes of them when the driver goes, comes back, is of the past, or never comes.
-#include "control/node_daemon.h"
+#include "control/node/node_daemon.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@
 #include <fstream>
 
 #include "base/clock.h"
-#include "base/machine.h"
-#include "base/memory_group.h"
-#include "base/secret.h"
-#include "base/small_disk.h"
-#include "base/temporary_folder.h"
-#include "detect/sample_ring.h"
+#include "base/files/small_disk.h"
+#include "base/files/temporary_folder.h"
+#include "base/machine/machine.h"
+#include "base/memory/memory_group.h"
+#include "base/net/secret.h"
+#include "detect/samples/sample_ring.h"
 
 namespace longhaul::control {
 namespace {

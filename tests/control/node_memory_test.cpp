@@ -1,15 +1,15 @@
 // What of a run stays in a node's shared memory, and what goes.
-#include "control/node_memory.h"
+#include "control/node/node_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "base/children.h"
-#include "base/file.h"
-#include "base/process.h"
-#include "base/temporary_folder.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "base/process/children.h"
+#include "base/process/process.h"
 
 namespace longhaul::control {
 namespace {

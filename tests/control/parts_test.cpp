@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "control/batch_search.h"
-#include "control/effective_time.h"
+#include "control/driver/batch_search.h"
+#include "control/driver/effective_time.h"
+#include "control/driver/time_outs.h"
 #include "control/journal.h"
 #include "control/ledger.h"
 #include "control/rank_placement.h"
-#include "control/time_outs.h"
 #include "control/widths.h"
 
 namespace longhaul::control {

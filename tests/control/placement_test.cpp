@@ -1,5 +1,5 @@
 // The engines' variables, as their documentation writes them.
-#include "control/placement.h"
+#include "control/wire/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

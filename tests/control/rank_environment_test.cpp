@@ -1,5 +1,5 @@
 // ctest: label=fast timeout=30
-#include "control/rank_environment.h"
+#include "control/node/rank_environment.h"
 
 #include <gtest/gtest.h>
 

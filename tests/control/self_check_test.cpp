@@ -1,4 +1,4 @@
-#include "control/self_check.h"
+#include "control/checks/self_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "control/machine_checks.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "control/checks/machine_checks.h"
 
 namespace longhaul::control {
 namespace {

@@ -1,5 +1,5 @@
 // Every sensor with made-up files of a machine: what it reports when they change, once, and what it does not.
-#include "control/sensors.h"
+#include "control/sensors/sensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <fstream>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 
 namespace longhaul::control {
 namespace {

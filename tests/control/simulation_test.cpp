@@ -1,5 +1,5 @@
 // ctest: label=fast timeout=120
-#include "control/simulation.h"
+#include "control/simulation/simulation.h"
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "control/slow_ranks.h"
+#include "control/driver/slow_ranks.h"
 
 #include <gtest/gtest.h>
 

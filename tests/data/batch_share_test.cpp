@@ -1,5 +1,5 @@
 // Loaders that share: each batch is read once, all get the same, and nobody waits for one who has gone.
-#include "data/batch_share.h"
+#include "data/order/batch_share.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
-#include "base/worker.h"
+#include "base/files/temporary_folder.h"
+#include "base/threads/worker.h"
 
 namespace longhaul::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/cache.h"
+#include "data/tokens/cache.h"
 
 #include <chrono>
 #include <csignal>
@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/signals.h"
-#include "data/packing.h"
+#include "base/files/file.h"
+#include "base/process/signals.h"
+#include "data/order/packing.h"
 #include "data/run_data.h"
 #include "data/support.h"
 

@@ -2,8 +2,8 @@
 #include <optional>
 #include <tuple>
 
-#include "base/process.h"
-#include "data/compression_baseline.h"
+#include "base/process/process.h"
+#include "data/corpus/compression_baseline.h"
 #include "data/support.h"
 
 namespace longhaul::data {

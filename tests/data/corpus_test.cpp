@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "data/corpus_texts.h"
+#include "data/corpus/corpus_texts.h"
 #include "data/support.h"
 
 namespace longhaul::data {

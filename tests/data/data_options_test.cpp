@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
-#include "base/folders.h"
-#include "base/path_text.h"
-#include "base/utf8.h"
+#include "base/files/folders.h"
+#include "base/text/path_text.h"
+#include "base/text/utf8.h"
 #include "data/run_data.h"
 #include "data/support.h"
 #include "recipe/load.h"

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/evaluation.h"
-#include "data/loader.h"
-#include "data/skip_file.h"
+#include "data/corpus/skip_file.h"
+#include "data/order/evaluation.h"
+#include "data/order/loader.h"
 #include "data/support.h"
 
 namespace longhaul::data {

@@ -1,12 +1,12 @@
 // Masked tokens: which are masked, what stands there and what is asked of them; whatever the ranks, micro-batches and steps are.
-#include "data/masked.h"
+#include "data/order/masked.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "data/evaluation.h"
-#include "data/loader.h"
+#include "data/order/evaluation.h"
+#include "data/order/loader.h"
 #include "data/support.h"
 
 namespace longhaul::data {

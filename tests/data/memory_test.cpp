@@ -1,6 +1,6 @@
 // ctest: label=full timeout=300
 // Memory stays bounded whatever the input: one line of 200 MB as text and as JSON, packed into a few hundred KB.
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "data/support.h"
 #include "data/tokenizer/commands.h"
 

@@ -1,11 +1,11 @@
 // Shares that move: counts against sums of the shares themselves, in floating point, at every prefix; and what a run does with them.
-#include "data/moving_blend.h"
+#include "data/order/moving_blend.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "data/loader.h"
+#include "data/order/loader.h"
 #include "data/support.h"
 
 namespace longhaul::data {

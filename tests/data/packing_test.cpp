@@ -4,8 +4,8 @@
 #include <set>
 #include <tuple>
 
-#include "data/blend.h"
-#include "data/packing.h"
+#include "data/order/blend.h"
+#include "data/order/packing.h"
 #include "data/support.h"
 
 namespace longhaul::data {

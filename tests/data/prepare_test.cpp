@@ -2,9 +2,9 @@
 #include <csignal>
 #include <map>
 
-#include "base/file.h"
-#include "base/parallel.h"
-#include "base/signals.h"
+#include "base/files/file.h"
+#include "base/process/signals.h"
+#include "base/threads/parallel.h"
 #include "data/support.h"
 
 namespace longhaul::data {

@@ -1,5 +1,5 @@
 // Sequences of random tokens: what stands where, checked by walking through them as somebody who answers would.
-#include "data/recall.h"
+#include "data/order/recall.h"
 
 #include <gtest/gtest.h>
 

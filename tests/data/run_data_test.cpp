@@ -2,8 +2,8 @@
 
 #include <csignal>
 
-#include "base/file.h"
-#include "base/signals.h"
+#include "base/files/file.h"
+#include "base/process/signals.h"
 #include "data/support.h"
 #include "data/tokenizer/bpe_trainer.h"
 

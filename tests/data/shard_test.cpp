@@ -1,7 +1,7 @@
 #include <fstream>
 
-#include "data/dataset.h"
 #include "data/support.h"
+#include "data/tokens/dataset.h"
 
 namespace longhaul::data {
 namespace {

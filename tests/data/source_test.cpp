@@ -3,8 +3,8 @@
 #include <chrono>
 #include <set>
 
-#include "data/json_lines.h"
-#include "data/json_rows.h"
+#include "data/corpus/json_lines.h"
+#include "data/corpus/json_rows.h"
 #include "data/support.h"
 
 namespace longhaul::data {

@@ -14,8 +14,8 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/temporary_folder.h"
-#include "data/prepare.h"
+#include "base/files/temporary_folder.h"
+#include "data/tokens/prepare.h"
 
 namespace longhaul::data {
 

@@ -1,5 +1,5 @@
 // Which documents are held out, cut or left out: by their text, whatever they are called and however they are packed.
-#include "data/survey.h"
+#include "data/corpus/survey.h"
 
 #include <xxhash.h>
 

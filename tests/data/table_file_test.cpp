@@ -1,6 +1,6 @@
 // Parquet and Arrow tables that pyarrow wrote (tests/golden/tables/make.py), and bad ones. Where the program was built without Arrow: what
 // it says.
-#include "data/table_file.h"
+#include "data/corpus/table_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/text_check.h"
+#include "data/corpus/text_check.h"
 
 #include <gtest/gtest.h>
 

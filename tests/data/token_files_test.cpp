@@ -1,14 +1,14 @@
 // Token files of Megatron-LM and llm.c, written here byte by byte as their programs write them, and every way in which they can be bad.
-#include "data/token_files.h"
+#include "data/corpus/token_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "data/prepare_tokens.h"
 #include "data/run_data.h"
 #include "data/support.h"
+#include "data/tokens/prepare_tokens.h"
 
 namespace longhaul::data {
 namespace {

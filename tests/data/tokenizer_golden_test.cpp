@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
-#include "base/parallel.h"
+#include "base/files/file.h"
 #include "base/random.h"
+#include "base/threads/parallel.h"
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/commands.h"
+#include "data/tokenizer/splitting/unicode.h"
 #include "data/tokenizer/stream_encoder.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/unicode.h"
 #include "support/places.h"
 
 namespace longhaul::data {

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/masked.h"
-#include "data/packing.h"
+#include "data/order/masked.h"
+#include "data/order/packing.h"
 #include "data/support.h"
 #include "data/template_tokenizer.h"
 #include "data/tokenizer/commands.h"

@@ -1,5 +1,5 @@
 // From simulated metrics to alerts: calls, streams, thresholds, models on disk, the page.
-#include "detect/detector.h"
+#include "detect/minder/detector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,12 +8,12 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "detect/page.h"
-#include "detect/priority.h"
-#include "detect/stream.h"
-#include "detect/trial.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "detect/minder/page.h"
+#include "detect/minder/stream.h"
+#include "detect/trials/priority.h"
+#include "detect/trials/trial.h"
 
 namespace longhaul::detect {
 namespace {

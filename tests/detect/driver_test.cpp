@@ -1,11 +1,11 @@
-#include "detect/driver.h"
+#include "detect/minder/driver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/temporary_folder.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
 
 namespace longhaul::detect {
 namespace {

@@ -1,5 +1,5 @@
 // A source that grows, second by second or in pieces: the alarms are those of a stream over the whole; and clocks that are apart.
-#include "detect/follow.h"
+#include "detect/minder/follow.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -7,10 +7,10 @@
 
 #include <cmath>
 
-#include "base/machine.h"
-#include "base/peak_memory.h"
-#include "detect/clocks.h"
-#include "detect/trial.h"
+#include "base/machine/machine.h"
+#include "base/memory/peak_memory.h"
+#include "detect/samples/clocks.h"
+#include "detect/trials/trial.h"
 
 namespace longhaul::detect {
 namespace {

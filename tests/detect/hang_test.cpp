@@ -1,5 +1,5 @@
 // Who keeps a run from going on: each case of docs/sources/reliability.md §5.8, with records made by hand.
-#include "detect/hang.h"
+#include "detect/hang/hang.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

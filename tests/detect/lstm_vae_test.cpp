@@ -1,13 +1,13 @@
 // The autoencoder against the definition in plain double loops, its gradients against differences, and its training.
-#include "detect/lstm_vae.h"
+#include "detect/minder/lstm_vae.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "detect/train.h"
-#include "detect/vector_loops.h"
+#include "detect/minder/train.h"
+#include "detect/minder/vector_loops.h"
 
 namespace longhaul::detect {
 namespace {

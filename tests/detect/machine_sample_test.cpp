@@ -1,5 +1,5 @@
 // From counters to metrics, with rates computed by hand: counters that wrap, that begin again, that are not there.
-#include "detect/machine_sample.h"
+#include "detect/samples/machine_sample.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/process.h"
-#include "base/temporary_folder.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "base/process/process.h"
 
 namespace longhaul::detect {
 namespace {

@@ -1,4 +1,4 @@
-#include "detect/mahalanobis.h"
+#include "detect/trials/mahalanobis.h"
 
 #include <gtest/gtest.h>
 

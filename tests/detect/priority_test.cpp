@@ -1,4 +1,4 @@
-#include "detect/priority.h"
+#include "detect/trials/priority.h"
 
 #include <gtest/gtest.h>
 

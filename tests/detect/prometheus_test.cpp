@@ -1,6 +1,6 @@
 // Answers of Prometheus by hand, and a real one where it is installed (scripts/packages-test.txt): metrics are put into its store by promtool, and read
 // back by range queries.
-#include "detect/prometheus.h"
+#include "detect/samples/prometheus.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -12,12 +12,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/http.h"
-#include "base/network.h"
-#include "base/process.h"
-#include "base/signals.h"
-#include "base/temporary_folder.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/http.h"
+#include "base/net/network.h"
+#include "base/process/process.h"
+#include "base/process/signals.h"
 
 namespace longhaul::detect {
 namespace {

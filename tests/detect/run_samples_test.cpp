@@ -1,5 +1,5 @@
 // A run's rings as one pull: whose samples these are, which seconds, who is left out and what is said of it; and a fault found in them as in CSV.
-#include "detect/run_samples.h"
+#include "detect/samples/run_samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,12 +7,12 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
-#include "detect/case_files.h"
-#include "detect/csv.h"
-#include "detect/detector.h"
-#include "detect/simulate.h"
-#include "detect/train.h"
+#include "base/files/temporary_folder.h"
+#include "detect/minder/detector.h"
+#include "detect/minder/train.h"
+#include "detect/samples/csv.h"
+#include "detect/trials/case_files.h"
+#include "detect/trials/simulate.h"
 
 namespace longhaul::detect {
 namespace {

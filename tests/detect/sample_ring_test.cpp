@@ -1,5 +1,5 @@
 // The ring of a machine's samples: written, wrapped, gone on with, half written, cut off, with every bit turned over once.
-#include "detect/sample_ring.h"
+#include "detect/samples/sample_ring.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 
 namespace longhaul::detect {
 namespace {

@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "detect/csv.h"
-#include "detect/samples.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "detect/samples/csv.h"
+#include "detect/samples/samples.h"
 
 namespace longhaul::detect {
 namespace {

@@ -1,4 +1,4 @@
-#include "detect/score.h"
+#include "detect/trials/score.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
-#include "detect/simulate.h"
+#include "detect/trials/simulate.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 
-#include "base/temporary_folder.h"
-#include "detect/case_files.h"
-#include "detect/csv.h"
+#include "base/files/temporary_folder.h"
+#include "detect/samples/csv.h"
+#include "detect/trials/case_files.h"
 
 namespace longhaul::detect {
 namespace {

@@ -1,6 +1,6 @@
 // Virtual hosts whose times are known: compute = work / speed + noise, a step ends when the last one has come, and each waits for the others in one
 // call. What is planted must be named, and nothing else.
-#include "detect/straggler.h"
+#include "detect/straggler/straggler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-#include "detect/work_fit.h"
+#include "detect/straggler/work_fit.h"
 
 namespace longhaul::detect {
 namespace {

@@ -1,5 +1,5 @@
 // Distances, scores and continuity against plain loops, and the invariants of peer comparison.
-#include "detect/trace.h"
+#include "detect/minder/trace.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "detect/continuity.h"
+#include "detect/samples/continuity.h"
 
 namespace longhaul::detect {
 namespace {

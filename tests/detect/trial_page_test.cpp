@@ -1,12 +1,12 @@
 // The page of a trial tells the figures that the tallies have, beside the ceiling and the paper's.
-#include "detect/trial_page.h"
+#include "detect/trials/trial_page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "base/file.h"
+#include "base/files/file.h"
 
 namespace longhaul::detect {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "control/messages.h"
+#include "control/wire/messages.h"
 
 namespace {
 

@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/cipher.h"
 #include "base/error.h"
-#include "control/authentication.h"
-#include "control/frame.h"
+#include "base/net/cipher.h"
+#include "control/wire/authentication.h"
+#include "control/wire/frame.h"
 
 namespace {
 

@@ -66,7 +66,7 @@ def make_token_files():
 
 
 def make_control_messages():
-    """One message of each direction, as control/messages.h writes them."""
+    """One message of each direction, as control/wire/messages.h writes them."""
     folder = corpus("control_messages")
     error = {"code": 71, "text": "a device failed", "consequence": False, "age_s": 0.5}
     collective = {"group": "world", "name": "loss", "kind": "all_reduce", "sequence": 7, "state": "started"}

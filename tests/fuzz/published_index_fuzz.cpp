@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "fuzz/overwrite.h"
 #include "storage/published_folder.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
-#include "data/table_file.h"
+#include "base/files/temporary_folder.h"
+#include "data/corpus/table_file.h"
 #include "fuzz/overwrite.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
-#include "data/token_files.h"
+#include "base/files/temporary_folder.h"
+#include "data/corpus/token_files.h"
 #include "fuzz/overwrite.h"
 
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "data/json_lines.h"
-#include "data/shard.h"
+#include "data/corpus/json_lines.h"
+#include "data/tokens/shard.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longhaul;

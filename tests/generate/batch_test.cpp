@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "generate/generate.h"
 #include "kernels/dispatch.h"
 #include "model/state.h"

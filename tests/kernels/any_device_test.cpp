@@ -5,13 +5,13 @@
 
 #include "base/error.h"
 #include "kernels/activation/op.h"
-#include "kernels/attention_cases.h"
+#include "kernels/attention/attention_cases.h"
 #include "kernels/embedding/op.h"
 #include "kernels/experts/op.h"
 #include "kernels/heads/op.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/problem.h"
-#include "kernels/linear_recurrence_cases.h"
+#include "kernels/linear_recurrence/linear_recurrence_cases.h"
 #include "kernels/norm/op.h"
 #include "tensor/to_tensor.h"
 

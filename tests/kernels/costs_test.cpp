@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/activation/op.h"
 #include "kernels/attention/op.h"
 #include "kernels/embedding/op.h"

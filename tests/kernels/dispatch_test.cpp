@@ -12,7 +12,7 @@
 #include "kernels/by_device.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/linear/op.h"
-#include "kernels/linear_recurrence/cpu.h"
+#include "kernels/linear_recurrence/cpu/cpu.h"
 #include "kernels/matmul/matmul.h"
 #include "support/tensors.h"
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/block/block.h"
 #include "kernels/dispatch.h"
 #include "kernels/linear/op.h"

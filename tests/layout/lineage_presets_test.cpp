@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "layout/parameters.h"
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 
 namespace longhaul::layout {
 namespace {

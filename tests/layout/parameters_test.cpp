@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 
 namespace longhaul::layout {
 namespace {

@@ -1,5 +1,5 @@
 // The presets that ship have lists that a mesh can place; parameters_test.cpp has their known sizes.
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Schedules: the golden orders and makespans of docs/sources/megascale.md §10.4, formulas of bubbles and of what is held, every method at random sizes,
 // and lists with planted mistakes, which the checker refuses.
-#include "layout/schedule.h"
+#include "layout/schedule/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "layout/random.h"
-#include "layout/schedule_check.h"
-#include "layout/schedule_orders.h"
-#include "recipe/option.h"
+#include "layout/schedule/schedule_check.h"
+#include "layout/schedule/schedule_orders.h"
+#include "recipe/options/option.h"
 
 namespace longhaul::layout {
 namespace {

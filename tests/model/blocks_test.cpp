@@ -5,8 +5,8 @@
 #include <cmath>
 #include <functional>
 
-#include "model/experts.h"
-#include "model/lightning_attention.h"
+#include "model/experts/experts.h"
+#include "model/mixers/lightning_attention.h"
 #include "support/models.h"
 
 namespace longhaul::model {

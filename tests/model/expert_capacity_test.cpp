@@ -1,5 +1,5 @@
 // Capacity against lists made by hand for every sequence and expert; what a capacity that suffices changes: nothing; a router's bias.
-#include "model/expert_capacity.h"
+#include "model/experts/expert_capacity.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "base/random.h"
-#include "model/router_bias.h"
+#include "model/experts/router_bias.h"
 
 namespace longhaul::model {
 namespace {

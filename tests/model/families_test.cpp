@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "layout/parameters.h"
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 #include "support/models.h"
 
 namespace longhaul::model {

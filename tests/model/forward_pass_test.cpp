@@ -2,7 +2,7 @@
 // ctest: timeout=120
 #include <gtest/gtest.h>
 
-#include "model/mamba2.h"
+#include "model/mixers/mamba2.h"
 #include "support/plain_decoder.h"
 #include "support/variant_models.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "layout/parameters.h"
 #include "model/families/config_text.h"
 #include "model/families/families.h"

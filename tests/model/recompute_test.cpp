@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "kernels/file_offload.h"
 #include "model/arena.h"
 #include "model/state.h"

@@ -1,5 +1,5 @@
 // The balance loss of routers: of a whole batch, of the micro-batches so far, of all layers together, and its forms.
-#include "model/router_balance.h"
+#include "model/experts/router_balance.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kernels/experts/sinkhorn.h"
-#include "model/router_forced.h"
-#include "model/router_quantile.h"
-#include "model/router_sinkhorn.h"
+#include "model/experts/router_forced.h"
+#include "model/experts/router_quantile.h"
+#include "model/experts/router_sinkhorn.h"
 #include "router_of_one_layer.h"
 
 namespace longhaul::model {

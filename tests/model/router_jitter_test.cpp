@@ -1,5 +1,5 @@
 // Jitter of a router's input in training: its numbers, whatever the layout, and who reads what is jittered.
-#include "model/router_jitter.h"
+#include "model/experts/router_jitter.h"
 
 #include <gtest/gtest.h>
 

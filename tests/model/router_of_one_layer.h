@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/experts.h"
+#include "model/experts/experts.h"
 #include "support/models.h"
 
 namespace longhaul::model {

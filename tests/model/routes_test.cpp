@@ -1,5 +1,5 @@
 // Routes that are recorded and replayed: a model's own change nothing, others give what plain operators make of those experts, forward and backward.
-#include "model/routes.h"
+#include "model/experts/routes.h"
 
 #include <gtest/gtest.h>
 

@@ -168,7 +168,7 @@ TEST_P(FrozenHgrn2, SaysWhatItsStateHolds) {
 INSTANTIATE_TEST_SUITE_P(Precisions, FrozenHgrn2, ::testing::Values("fp64", "fp32", "bf16"),
                          [](const auto& named) { return std::string(named.param); });
 
-// A bound that rounding made 1 is held 2⁻²⁴ below, so that its layer can learn to write again (model/hgrn2.cpp): of what a token would write, so much
+// A bound that rounding made 1 is held 2⁻²⁴ below, so that its layer can learn to write again (model/mixers/hgrn2.cpp): of what a token would write, so much
 // comes in where the gate is shut, and nothing where it is open.
 class BoundAtOne : public FrozenHgrn2 {
  protected:

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/http_server.h"
-#include "base/network.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/http_server.h"
+#include "base/net/network.h"
 #include "observe/watch/alert_sender.h"
 #include "supervised_run.h"
 #include "support/places.h"

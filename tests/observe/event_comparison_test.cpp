@@ -1,12 +1,12 @@
-#include "observe/event_comparison.h"
+#include "observe/events/event_comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "base/temporary_folder.h"
-#include "observe/event_log.h"
+#include "base/files/temporary_folder.h"
+#include "observe/events/event_log.h"
 
 namespace longhaul::observe {
 namespace {

@@ -1,4 +1,4 @@
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "base/temporary_folder.h"
-#include "base/worker.h"
+#include "base/files/temporary_folder.h"
+#include "base/threads/worker.h"
 
 namespace longhaul::observe {
 namespace {

@@ -1,4 +1,4 @@
-#include "observe/event.h"
+#include "observe/events/event.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "support/places.h"
 
 namespace longhaul::observe {

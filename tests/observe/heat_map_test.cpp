@@ -1,12 +1,12 @@
 // Heat maps and plots: every number is there, in its field, and names from outside cannot become markup.
-#include "observe/heat_map.h"
+#include "observe/charts/heat_map.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "observe/log_plot.h"
+#include "observe/charts/log_plot.h"
 #include "support/text.h"
 
 namespace longhaul::observe {

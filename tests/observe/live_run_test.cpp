@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "observe/watch/watch_screen.h"
 #include "supervised_run.h"
 

@@ -11,11 +11,11 @@
 #include <sstream>
 
 #include "base/clock.h"
-#include "base/http.h"
-#include "base/process.h"
-#include "base/signals.h"
-#include "base/temporary_folder.h"
-#include "base/worker.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/http.h"
+#include "base/process/process.h"
+#include "base/process/signals.h"
+#include "base/threads/worker.h"
 #include "supervised_run.h"
 
 namespace longhaul::observe {

@@ -1,5 +1,5 @@
 // The mesh as a picture: every rank once, at its place; arrows between the right fields; text of others escaped.
-#include "observe/mesh_picture.h"
+#include "observe/charts/mesh_picture.h"
 #include "support/text.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Perfetto's protobuf, read again by a decoder of the test's own: packets, tracks with their parents, begins and ends that nest, flows from sends to receives.
-#include "observe/perfetto_trace.h"
+#include "observe/trace/perfetto_trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

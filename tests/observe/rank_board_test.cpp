@@ -1,5 +1,5 @@
 // The board of a rank: what is written is read by another process, while it is written and after its writer was killed.
-#include "observe/rank_board.h"
+#include "observe/board/rank_board.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/temporary_folder.h"
-#include "observe/node_lease.h"
+#include "base/files/temporary_folder.h"
+#include "observe/board/node_lease.h"
 
 namespace longhaul::observe {
 namespace {

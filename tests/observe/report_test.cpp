@@ -1,5 +1,5 @@
 // ctest: timeout=120
-#include "observe/report.h"
+#include "observe/report/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <cmath>
 #include <regex>
 
+#include "base/files/temporary_folder.h"
 #include "base/progress.h"
-#include "base/temporary_folder.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "observe/synthetic_run.h"
 #include "support/text.h"
 

@@ -1,12 +1,12 @@
 // Pictures of time: as many boxes as the schedule has passes, where they belong.
-#include "observe/report_timelines.h"
+#include "observe/report/report_timelines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "support/text.h"
 
 namespace longhaul::observe {

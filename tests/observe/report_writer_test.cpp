@@ -1,4 +1,4 @@
-#include "observe/report_writer.h"
+#include "observe/report/report_writer.h"
 
 #include <gtest/gtest.h>
 

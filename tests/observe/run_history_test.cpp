@@ -1,5 +1,5 @@
 // A run's events gathered: steps, evaluations and growths that were done again count once, and what was given up does not count.
-#include "observe/run_history.h"
+#include "observe/events/run_history.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

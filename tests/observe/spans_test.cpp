@@ -1,11 +1,11 @@
 // What a rank did when: recorded while a step is, and not else.
-#include "observe/spans.h"
+#include "observe/trace/spans.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 
 namespace longhaul::observe {
 namespace {

@@ -1,5 +1,5 @@
 // Stacked bars: a part is as wide as its value, in one scale for all bars, and names are escaped.
-#include "observe/stacked_bars.h"
+#include "observe/charts/stacked_bars.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

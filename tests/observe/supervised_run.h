@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <string>
 
-#include "base/file.h"
-#include "observe/event.h"
-#include "observe/run_status.h"
-#include "observe/trace_file.h"
+#include "base/files/file.h"
+#include "observe/board/run_status.h"
+#include "observe/events/event.h"
+#include "observe/trace/trace_file.h"
 
 namespace longhaul::observe::test {
 

@@ -8,9 +8,9 @@
 #include <limits>
 #include <string>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/random.h"
-#include "observe/event.h"
+#include "observe/events/event.h"
 
 namespace longhaul::observe::test {
 

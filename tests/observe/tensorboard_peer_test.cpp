@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/process.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
+#include "base/process/process.h"
 #include "observe/tensorboard.h"
 #include "support/places.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 
 namespace longhaul::observe {
 namespace {

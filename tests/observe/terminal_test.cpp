@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "base/terminal.h"
 #include "observe/format.h"
 #include "observe/synthetic_run.h"

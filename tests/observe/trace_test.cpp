@@ -8,9 +8,9 @@
 #include <random>
 #include <set>
 
-#include "base/temporary_folder.h"
-#include "observe/chrome_trace.h"
-#include "observe/time_use.h"
+#include "base/files/temporary_folder.h"
+#include "observe/trace/chrome_trace.h"
+#include "observe/trace/time_use.h"
 
 namespace longhaul::observe {
 namespace {

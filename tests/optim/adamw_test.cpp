@@ -1,4 +1,4 @@
-#include "optim/adamw.h"
+#include "optim/optimizers/adamw.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/matmul/matmul.h"
 #include "parameters_for_tests.h"
 #include "support/instruction_sets.h"

@@ -1,5 +1,5 @@
 // Known values: docs/sources/optimizers.md §12, worked out in fp64 apart from this code.
-#include "optim/came.h"
+#include "optim/optimizers/came.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "parameters_for_tests.h"
-#include "recipe/optimizers.h"
+#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

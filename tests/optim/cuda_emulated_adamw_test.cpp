@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/calls.h"
 #include "kernels/dispatch.h"
-#include "optim/adamw.h"
 #include "optim/gradient_norm.h"
+#include "optim/optimizers/adamw.h"
 #include "parameters_for_tests.h"
 
 namespace longhaul::optim {

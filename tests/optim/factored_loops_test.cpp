@@ -4,10 +4,10 @@
 
 #include <map>
 
-#include "base/parallel.h"
-#include "optim/adafactor.h"
-#include "optim/came.h"
-#include "optim/sm3.h"
+#include "base/threads/parallel.h"
+#include "optim/optimizers/adafactor.h"
+#include "optim/optimizers/came.h"
+#include "optim/optimizers/sm3.h"
 #include "parameters_for_tests.h"
 #include "support/instruction_sets.h"
 

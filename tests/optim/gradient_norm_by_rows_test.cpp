@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "base/random.h"
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "parallel/ranks.h"
 
 namespace longhaul::optim {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/adamw/loops.h"
 #include "parameters_for_tests.h"
 #include "support/instruction_sets.h"

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "base/error.h"
-#include "optim/grouped.h"
 #include "optim/optimizer.h"
+#include "optim/optimizers/grouped.h"
 #include "parameters_for_tests.h"
-#include "recipe/optim_groups.h"
+#include "recipe/sections/optim_groups.h"
 
 namespace longhaul::optim {
 namespace {

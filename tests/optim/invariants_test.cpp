@@ -7,7 +7,7 @@
 #include "kernels/newton_schulz/op.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
-#include "recipe/optimizers.h"
+#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

@@ -4,15 +4,15 @@
 #include <cmath>
 #include <map>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/block/block.h"
 #include "kernels/newton_schulz/newton_schulz.h"
 #include "kernels/newton_schulz/op.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
-#include "recipe/optim_groups.h"
-#include "recipe/optimizers.h"
+#include "recipe/sections/optim_groups.h"
+#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

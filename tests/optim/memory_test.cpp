@@ -4,9 +4,9 @@
 #include "optim/optimizer.h"
 #include "outer_for_tests.h"
 #include "parameters_for_tests.h"
-#include "plan/update_memory.h"
-#include "recipe/optim_groups.h"
-#include "recipe/optimizers.h"
+#include "plan/memory/update_memory.h"
+#include "recipe/sections/optim_groups.h"
+#include "recipe/sections/optimizers.h"
 #include "tensor/cpu_allocator.h"
 
 namespace longhaul::optim {

@@ -1,7 +1,7 @@
 // Optimizers with states in bf16 and in 8 bits: a step is that of the wide optimizer on what the states stand for, runs go on bit for bit, layouts
 // that cut a block are refused, what is small or a table or a vector stays wide, and an average's small steps are not lost. How low training comes with
 // them: bench/results/quality.md.
-#include "optim/narrow_state.h"
+#include "optim/optimizers/narrow_state.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "optim/optimizer.h"
 #include "parameters_for_tests.h"
-#include "recipe/optimizers.h"
+#include "recipe/sections/optimizers.h"
 
 namespace longhaul::optim {
 namespace {

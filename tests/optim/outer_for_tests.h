@@ -7,9 +7,9 @@
 #include <functional>
 #include <optional>
 
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "optim/optimizer.h"
-#include "optim/outer.h"
+#include "optim/outer/outer.h"
 #include "parameters_for_tests.h"
 
 namespace longhaul::optim::testing {

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/delayed.h"
+#include "comm/wrappers/delayed.h"
 #include "outer_for_tests.h"
 
 namespace longhaul::optim {

@@ -7,11 +7,11 @@
 #include <map>
 
 #include "base/error.h"
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "optim/optimizer.h"
 #include "parallel/ranks.h"
 #include "parameters_for_tests.h"
-#include "recipe/optimizers.h"
+#include "recipe/sections/optimizers.h"
 #include "support/nightly.h"
 
 namespace longhaul::optim {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "optim/gradient_norm.h"
 #include "parallel/ranks.h"
 #include "parameters_for_tests.h"

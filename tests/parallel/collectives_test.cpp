@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 
 namespace longhaul::parallel {
 namespace {

@@ -1,7 +1,7 @@
 // Softmax attention over context ranks, by every method, is the plain loop over the whole row, forward and backward; and it sends what
 // docs/sources/long-context-parallelism.md A8 says.
 // ctest: timeout=120
-#include "parallel/context_attention.h"
+#include "parallel/context/context_attention.h"
 
 #include <gmock/gmock.h>
 

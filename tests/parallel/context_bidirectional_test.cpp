@@ -1,5 +1,5 @@
 // Attention without an order over context ranks is that of the whole row, forward and backward, however it is packed and cut.
-#include "parallel/context_bidirectional.h"
+#include "parallel/context/context_bidirectional.h"
 
 #include "kernels/bidirectional/op.h"
 #include "parallel/context_cases.h"

@@ -1,5 +1,5 @@
 // What crosses context ranks in small: the result is that of the whole row, forward and backward, however it is packed and cut.
-#include "parallel/context_carry.h"
+#include "parallel/context/context_carry.h"
 
 #include "kernels/toeplitz/op.h"
 #include "parallel/context_cases.h"

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "layout/sequence_view.h"
 #include "support/tensors.h"
 #include "tensor/to_tensor.h"

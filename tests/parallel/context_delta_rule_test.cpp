@@ -1,5 +1,5 @@
 // The delta rule over context ranks is that of the whole row, forward and backward, however it is packed and cut.
-#include "parallel/context_delta_rule.h"
+#include "parallel/context/context_delta_rule.h"
 
 #include "parallel/context_cases.h"
 

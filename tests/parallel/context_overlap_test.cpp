@@ -2,8 +2,8 @@
 // over a row takes as long as by hand (watched_communicator.h).
 #include <gtest/gtest.h>
 
-#include "comm/run_ranks.h"
-#include "parallel/context_states.h"
+#include "comm/threads/run_ranks.h"
+#include "parallel/context/context_states.h"
 #include "parallel/watched_communicator.h"
 
 namespace longhaul::parallel {

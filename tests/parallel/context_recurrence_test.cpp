@@ -1,7 +1,7 @@
 // The recurrence over context ranks, by every method, is the plain loop over the whole row, forward and backward; and what it sends does not
 // depend on how long the row is (docs/sources/long-context-parallelism.md A8, A11).
 // ctest: timeout=120
-#include "parallel/context_recurrence.h"
+#include "parallel/context/context_recurrence.h"
 
 #include "parallel/context_cases.h"
 

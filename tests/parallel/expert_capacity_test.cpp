@@ -1,13 +1,13 @@
 // What experts drop when ranks share a sequence, or a batch, against one process that has it whole; who tells whom; and how many rows and tokens a rank
 // can have at most.
-#include "model/expert_capacity.h"
+#include "model/experts/expert_capacity.h"
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "comm/call_log.h"
-#include "comm/run_ranks.h"
-#include "comm/traced.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/call_log.h"
+#include "comm/wrappers/traced.h"
 #include "own_rows.h"
 #include "parallel/mesh_ops.h"
 

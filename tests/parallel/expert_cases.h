@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/random.h"
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "model/parallel_ops.h"
-#include "parallel/expert_dispatch.h"
+#include "parallel/experts/expert_dispatch.h"
 #include "tensor/random_fill.h"
 
 namespace longhaul::parallel::testing {

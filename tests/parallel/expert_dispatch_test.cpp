@@ -1,6 +1,6 @@
 // Experts on several ranks against a token by token mixture of one process, in fp64: values and all gradients, for all dispatchers, with
 // groups of tokens and delayed weight gradients; with ranks that have no tokens, experts that get none, and dropped choices.
-#include "parallel/expert_dispatch.h"
+#include "parallel/experts/expert_dispatch.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "parallel/ranks.h"
 
 namespace longhaul::parallel {

@@ -1,7 +1,7 @@
 // What a rank has of a batch of rows of equal length that data ranks deal out and context and tensor ranks cut; and how often it has called others.
 #pragma once
 
-#include "comm/call_log.h"
+#include "comm/wrappers/call_log.h"
 #include "layout/sequence_view.h"
 #include "parallel/mesh_groups.h"
 #include "tensor/to_tensor.h"

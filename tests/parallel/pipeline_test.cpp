@@ -1,15 +1,15 @@
 // The executor walks every schedule over stages written by hand: stage s multiplies by w[s], the last one sums. The loss of micro-batch m is
 // sum(x[m]) Π w, the gradient of w[s] is Σ over m of that without w[s].
-#include "parallel/pipeline.h"
+#include "parallel/pipeline/pipeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "kernels/differentiable.h"
-#include "layout/schedule_check.h"
+#include "layout/schedule/schedule_check.h"
 
 namespace longhaul::parallel {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "layout/parameters.h"
 #include "model/arena.h"
-#include "parallel/stage_gradients.h"
+#include "parallel/pipeline/stage_gradients.h"
 
 namespace longhaul::parallel::ranks_test {
 namespace {

@@ -2,11 +2,11 @@
 // process, with one sum where a sequence is cut and nothing sent where none is.
 #include <gtest/gtest.h>
 
-#include "comm/call_log.h"
-#include "comm/run_ranks.h"
-#include "comm/traced.h"
-#include "model/router_quantile.h"
-#include "model/router_sinkhorn.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/call_log.h"
+#include "comm/wrappers/traced.h"
+#include "model/experts/router_quantile.h"
+#include "model/experts/router_sinkhorn.h"
 #include "own_rows.h"
 #include "parallel/mesh_ops.h"
 #include "support/tensors.h"

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "comm/run_ranks.h"
-#include "comm/traced.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/traced.h"
 #include "kernels/differentiable.h"
 #include "kernels/linear/op.h"
 #include "model/context.h"

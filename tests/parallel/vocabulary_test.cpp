@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-#include "comm/run_ranks.h"
 #include "comm/single.h"
+#include "comm/threads/run_ranks.h"
 #include "kernels/gradient_sink.h"
 
 namespace longhaul::parallel::vocabulary_test {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/faulty.h"
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/faulty.h"
 
 namespace longhaul::parallel {
 namespace {

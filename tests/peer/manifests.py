@@ -51,8 +51,8 @@ assert job["replicas"] == 1 and rank_job["completionMode"] == "Indexed"
 assert str(rank_job["parallelism"]) == str(rank_job["completions"]) == said["WORLD_SIZE"]
 assert said["MASTER_ADDR"] == f"{name}-{job['name']}-0-0.{name}", "pod 0's name"
 assert said["MASTER_PORT"] == str(container["ports"][0]["containerPort"])
-assert {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= set(said), "what control/placement.cpp needs"
-assert {"JOBSET_NAME", "JOBSET_RESTART_ATTEMPT", "POD_NAMESPACE"} <= set(said), "what control/engine_kubernetes.cpp reads"
+assert {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= set(said), "what control/wire/placement.cpp needs"
+assert {"JOBSET_NAME", "JOBSET_RESTART_ATTEMPT", "POD_NAMESPACE"} <= set(said), "what control/engines/engine_kubernetes.cpp reads"
 field = next(e for e in container["env"] if e["name"] == "RANK")["valueFrom"]["fieldRef"]["fieldPath"]
 assert field == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 rule = next(r for r in rank_job["podFailurePolicy"]["rules"] if "onExitCodes" in r)["onExitCodes"]
@@ -78,7 +78,7 @@ for words, ranks in (
     sizes = dict(word.split("=") for word in words if word.startswith("train."))
     assert int(sizes["train.batch"]) % (int(sizes["train.micro_batch"]) * ranks) == 0, words
     assert (root / words[2]).exists(), words[2]
-# What the driver may do, and no more: what control/engine_kubernetes.cpp types.
+# What the driver may do, and no more: what control/engines/engine_kubernetes.cpp types.
 rights = {part["kind"]: part for part in yaml.safe_load_all((root / "deploy/kubernetes-rights.yaml").read_text())}
 allowed = {resource: set(rule["verbs"]) for kind in ("Role", "ClusterRole") for rule in rights[kind]["rules"] for resource in rule["resources"]}
 assert allowed == {"pods": {"get", "delete"}, "nodes": {"get", "patch"}}, allowed

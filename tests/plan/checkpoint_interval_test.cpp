@@ -1,5 +1,5 @@
 // The intervals beside the figures of docs/sources/reliability.md §3 (C, M = 3 h), and the limits of Daly's formula.
-#include "plan/checkpoint_interval.h"
+#include "plan/reliability/checkpoint_interval.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "plan/effective_rate.h"
+#include "plan/reliability/effective_rate.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "recipe/architecture/presets.h"
 #include "recipe/mixers.h"
-#include "recipe/presets.h"
 
 namespace longhaul::plan {
 namespace {

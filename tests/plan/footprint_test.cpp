@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "observe/event_log.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "observe/events/event_log.h"
 #include "plan/footprint/calculators.h"
 #include "plan/footprint/carbon_hours.h"
 #include "plan/footprint/footprint_report.h"

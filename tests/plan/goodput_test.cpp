@@ -1,11 +1,11 @@
 // What weeks of training cost: time, money and energy, by hand.
-#include "plan/goodput.h"
+#include "plan/reliability/goodput.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 
 namespace longhaul::plan {
 namespace {

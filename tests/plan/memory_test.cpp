@@ -1,4 +1,4 @@
-#include "plan/memory.h"
+#include "plan/memory/memory.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "layout/parameters.h"
-#include "plan/memory_guard.h"
-#include "plan/memory_layers.h"
-#include "plan/memory_workspace.h"
-#include "recipe/presets.h"
+#include "plan/memory/memory_guard.h"
+#include "plan/memory/memory_layers.h"
+#include "plan/memory/memory_workspace.h"
+#include "recipe/architecture/presets.h"
 
 namespace longhaul::plan {
 namespace {

@@ -1,5 +1,5 @@
 // What a rank of a pipeline holds beside a stage in its backward pass, by hand.
-#include "plan/pipeline_memory.h"
+#include "plan/memory/pipeline_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -8,20 +8,20 @@
 #include <random>
 #include <set>
 
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "observe/event.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "observe/events/event.h"
 #include "plan/calibration.h"
-#include "plan/goodput.h"
 #include "plan/link_rates.h"
-#include "plan/next_changes.h"
-#include "plan/plan_report.h"
-#include "plan/rank_state.h"
+#include "plan/memory/rank_state.h"
+#include "plan/memory/update_memory.h"
+#include "plan/reliability/goodput.h"
+#include "plan/search/next_changes.h"
+#include "plan/search/plan_report.h"
 #include "plan/simulated.h"
-#include "plan/update_memory.h"
 #include "plan/validation_report.h"
+#include "recipe/architecture/presets.h"
 #include "recipe/load.h"
-#include "recipe/presets.h"
 
 namespace longhaul::plan {
 namespace {

@@ -6,10 +6,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "observe/chrome_trace.h"
-#include "observe/time_use.h"
+#include "observe/trace/chrome_trace.h"
+#include "observe/trace/time_use.h"
 #include "plan/simulated.h"
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 
 namespace longhaul::plan {
 namespace {

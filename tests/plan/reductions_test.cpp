@@ -8,7 +8,7 @@
 #include "plan/calibration.h"
 #include "plan/link_rates.h"
 #include "plan/published.h"
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 
 namespace longhaul::plan {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "plan/memory/rank_memory.h"
 #include "plan/published/published_build.h"
-#include "plan/rank_memory.h"
 
 namespace longhaul::plan {
 namespace {

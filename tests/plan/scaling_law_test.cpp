@@ -1,5 +1,5 @@
 // Fits of synthetic runs whose laws are known, and the numbers that the study printed.
-#include "plan/scaling_law.h"
+#include "plan/scaling/scaling_law.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "plan/scaling_study.h"
+#include "plan/scaling/scaling_study.h"
 
 namespace longhaul::plan {
 namespace {

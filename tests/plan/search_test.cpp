@@ -1,6 +1,6 @@
 // Searches: that nothing faster was there, and what they say of layouts that fell.
 // ctest: label=full timeout=300
-#include "plan/search.h"
+#include "plan/search/search.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "plan/search_check.h"
-#include "recipe/presets.h"
+#include "plan/search/search_check.h"
+#include "recipe/architecture/presets.h"
 
 namespace longhaul::plan {
 namespace {

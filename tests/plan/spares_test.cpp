@@ -1,4 +1,4 @@
-#include "plan/spares.h"
+#include "plan/reliability/spares.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include "plan/link_rates.h"
 #include "plan/step_time.h"
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 
 namespace longhaul::plan {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "puzzles/records.h"
 #include "puzzles/tasks.h"
 

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "recipe/support.h"
 #include "recipe/write.h"
 
@@ -90,7 +90,7 @@ TEST(RecipeLoad, ListsOfTextsAreSplitAtCommasUnlessQuoted) {
   EXPECT_THROW(load_defaults({"data.source="}), Error);
 }
 
-// The text of such a path is in base/path_text.h.
+// The text of such a path is in base/text/path_text.h.
 TEST(RecipeLoad, APathThatIsNotUtf8IsWrittenAnotherWay) {
   const LoadedRecipe loaded = load_defaults({"data.source=/caf\xe9,b", "data.validation=\xff", "data.cache=c\x80", "data.tokenizer=t\xfe"});
   EXPECT_THAT(loaded.recipe.data.source, ElementsAre("file:/caf%E9", "b"));

@@ -1,5 +1,5 @@
 // Declarations: binding, types, ranges, names, lists, and guesses for unknown keys.
-#include "recipe/option.h"
+#include "recipe/options/option.h"
 
 #include <gmock/gmock.h>
 

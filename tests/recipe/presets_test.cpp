@@ -1,13 +1,13 @@
 // Presets and the recipes that come with Longhaul.
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 
 #include <gmock/gmock.h>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "recipe/check.h"
 #include "recipe/load.h"
+#include "recipe/options/toml_reader.h"
 #include "recipe/support.h"
-#include "recipe/toml_reader.h"
 #include "support/places.h"
 
 namespace longhaul::recipe {

@@ -1,13 +1,13 @@
-#include "recipe/unread_options.h"
+#include "recipe/sections/unread_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "base/temporary_folder.h"
-#include "recipe/optimizers.h"
-#include "recipe/option.h"
+#include "base/files/temporary_folder.h"
+#include "recipe/options/option.h"
+#include "recipe/sections/optimizers.h"
 #include "recipe/write.h"
 
 namespace longhaul::recipe {

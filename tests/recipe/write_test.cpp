@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "base/process.h"
-#include "recipe/difference.h"
+#include "base/files/file.h"
+#include "base/process/process.h"
+#include "recipe/options/difference.h"
 #include "recipe/support.h"
 #include "support/places.h"
 

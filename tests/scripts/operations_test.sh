@@ -12,8 +12,8 @@ codes=$(sed -n '/^enum class ExitCode/,/^};/s/.*= \([0-9]*\),.*/\1/p' "$root/src
 [[ $(wc -l <<<"$codes") -ge 15 ]] || { echo 'the exit codes are not where they were'; exit 1; }
 for code in $codes; do require "exit code $code" "| $code | "; done
 
-limits=$(sed -n '/^const std::vector<Limit>& default_limits/,/^}/s/^ *{"\([a-z_]*\)".*/\1/p' "$root/src/control/self_check.cpp")
-checks=$(sed -n '/^const std::vector<Check>& all_checks/,/^}/s/^ *{"\([a-z_]*\)".*/\1/p' "$root/src/control/self_check.cpp")
+limits=$(sed -n '/^const std::vector<Limit>& default_limits/,/^}/s/^ *{"\([a-z_]*\)".*/\1/p' "$root/src/control/checks/self_check.cpp")
+checks=$(sed -n '/^const std::vector<Check>& all_checks/,/^}/s/^ *{"\([a-z_]*\)".*/\1/p' "$root/src/control/checks/self_check.cpp")
 [[ $(wc -l <<<"$limits") -ge 10 && $(wc -l <<<"$checks") -ge 5 ]] || { echo 'the checks are not where they were'; exit 1; }
 for limit in $limits; do require "the limit $limit" "| \`$limit\` |"; done
 for check in $checks; do require "the check $check" "| $check | "; done

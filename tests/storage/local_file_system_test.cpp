@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "files_for_tests.h"
 
 namespace {

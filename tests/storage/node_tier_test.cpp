@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "files_for_tests.h"
 
 namespace longhaul::storage {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "layout/sequence.h"
-#include "recipe/model_config.h"
+#include "recipe/architecture/model_config.h"
 #include "support/tensors.h"
 
 namespace longhaul::testing {

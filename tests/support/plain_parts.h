@@ -9,7 +9,7 @@
 
 #include "layout/sequence.h"
 #include "model/parameter.h"
-#include "recipe/model_config.h"
+#include "recipe/architecture/model_config.h"
 #include "support/tensors.h"
 
 namespace longhaul::testing {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "support/tensors.h"
 
 namespace longhaul::testing {

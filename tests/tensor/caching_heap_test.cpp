@@ -11,7 +11,7 @@
 #include <random>
 #include <thread>
 
-#include "base/pages.h"
+#include "base/memory/pages.h"
 
 namespace {
 thread_local bool malloc_is_exhausted = false;  // for operator new in this thread

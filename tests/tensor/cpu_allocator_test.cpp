@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "support/tensors.h"
 
 namespace longhaul {

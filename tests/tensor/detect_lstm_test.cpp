@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "base/random.h"
-#include "detect/lstm_vae.h"
-#include "detect/vector_loops.h"
+#include "detect/minder/lstm_vae.h"
+#include "detect/minder/vector_loops.h"
 
 namespace longhaul::detect {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/loaded_library.h"
+#include "base/process/loaded_library.h"
 
 namespace longhaul {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul::train {
 namespace {

@@ -8,8 +8,8 @@
 #include <csignal>
 #include <fstream>
 
+#include "base/files/temporary_folder.h"
 #include "base/random.h"
-#include "base/temporary_folder.h"
 #include "storage/catalog.h"
 #include "train/by_hand.h"
 #include "train/run.h"

@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "data/skip_file.h"
+#include "data/corpus/skip_file.h"
 #include "optim/optimizer.h"
 #include "optim/parameters_for_tests.h"
 #include "train/run_control.h"

@@ -8,9 +8,9 @@
 
 #include <mutex>
 
-#include "base/temporary_folder.h"
-#include "comm/run_ranks.h"
-#include "comm/wrapper.h"
+#include "base/files/temporary_folder.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/wrapper.h"
 #include "recipe/load.h"
 #include "tensor/content_hash.h"
 #include "train/prove_run.h"

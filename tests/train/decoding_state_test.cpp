@@ -3,7 +3,7 @@
 
 #include "generate/generate.h"
 #include "model/state.h"
-#include "plan/memory.h"
+#include "plan/memory/memory.h"
 #include "support/models.h"
 
 namespace longhaul::train {

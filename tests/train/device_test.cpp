@@ -6,9 +6,9 @@
 
 #include <filesystem>
 
+#include "checkpoint/disk/save.h"
 #include "checkpoint/load.h"
 #include "checkpoint/optimizer_state.h"
-#include "checkpoint/save.h"
 #include "generate/generate.h"
 #include "kernels/linear/op.h"
 #include "model/decoder.h"

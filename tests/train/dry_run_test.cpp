@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <set>
 
-#include "comm/run_ranks.h"
-#include "comm/traced.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/traced.h"
 #include "optim/optimizer.h"
-#include "recipe/presets.h"
+#include "recipe/architecture/presets.h"
 #include "train/step.h"
 #include "train/text_stage.h"
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "comm/run_ranks.h"
-#include "comm/wrapper.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/wrapper.h"
 #include "support/models.h"
 #include "train/prove_run.h"
 

@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "checkpoint/run_difference.h"
-#include "observe/event_comparison.h"
+#include "observe/events/event_comparison.h"
 #include "train/run.h"
 #include "train/tiny_run.h"
 

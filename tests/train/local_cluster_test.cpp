@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "observe/event.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "observe/events/event.h"
 #include "recipe/load.h"
 
 namespace longhaul::train {

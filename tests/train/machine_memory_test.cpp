@@ -6,8 +6,8 @@
 #include <atomic>
 
 #include "base/error.h"
-#include "base/machine.h"
-#include "comm/run_ranks.h"
+#include "base/machine/machine.h"
+#include "comm/threads/run_ranks.h"
 #include "recipe/load.h"
 #include "train/memory.h"
 

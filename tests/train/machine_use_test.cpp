@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/file.h"
-#include "base/temporary_folder.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
 
 namespace longhaul::train {
 namespace {

@@ -9,10 +9,10 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/temporary_folder.h"
-#include "data/masked.h"
-#include "observe/event_log.h"
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "data/order/masked.h"
+#include "observe/events/event_log.h"
 #include "recipe/load.h"
 #include "tensor/to_tensor.h"
 #include "train/pretrain.h"

@@ -7,8 +7,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "base/temporary_folder.h"
-#include "plan/checkpoint_interval.h"
+#include "base/files/temporary_folder.h"
+#include "plan/reliability/checkpoint_interval.h"
 #include "storage/catalog.h"
 #include "storage/wrapped_file_system.h"
 #include "train/by_hand.h"

@@ -17,10 +17,10 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "base/progress.h"
-#include "observe/event_log.h"
-#include "plan/memory_guard.h"
+#include "observe/events/event_log.h"
+#include "plan/memory/memory_guard.h"
 #include "support/nightly.h"
 #include "tensor/cpu_allocator.h"
 #include "train/run.h"

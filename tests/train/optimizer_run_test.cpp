@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
-#include "observe/event_log.h"
+#include "base/files/temporary_folder.h"
+#include "observe/events/event_log.h"
 #include "storage/catalog.h"
 #include "train/run.h"
 #include "train/tiny_run.h"

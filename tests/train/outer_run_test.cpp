@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "checkpoint/run_difference.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "storage/catalog.h"
 #include "support/nightly.h"
 #include "train/run.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/call_log.h"
-#include "comm/run_ranks.h"
-#include "comm/traced.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/call_log.h"
+#include "comm/wrappers/traced.h"
 #include "proved_models.h"
 #include "train/passes.h"
 #include "train/prove_task.h"

@@ -6,7 +6,7 @@
 
 #include <numbers>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "evaluate/perplexity.h"
 #include "recipe/load.h"
 #include "support/models.h"

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <set>
 
-#include "comm/run_ranks.h"
-#include "comm/wrapper.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/wrapper.h"
 #include "support/models.h"
 #include "train/prove_run.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "proved_models.h"
-#include "recipe/optimizers.h"
+#include "recipe/sections/optimizers.h"
 #include "support/models.h"
 #include "support/nightly.h"
 #include "train/prove_covering.h"

@@ -1,7 +1,7 @@
 // ctest: label=full timeout=600
 // The plan of memory of one rank of a mesh beside what its allocator counts: ranks that are processes train small models, and each tells by purpose what
 // was planned and what was its most.
-#include "plan/memory_rank.h"
+#include "plan/memory/memory_rank.h"
 
 #include <gtest/gtest.h>
 
@@ -13,12 +13,12 @@
 #include <map>
 #include <sstream>
 
-#include "base/network.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/network.h"
 #include "base/progress.h"
-#include "base/temporary_folder.h"
 #include "comm/placement.h"
 #include "comm/world.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "support/child.h"
 #include "support/nightly.h"
 #include "tensor/cpu_allocator.h"

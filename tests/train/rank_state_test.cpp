@@ -1,15 +1,15 @@
 // ctest: label=full timeout=300
 // What the plan says a rank holds of weights, gradients and optimizer state at every stage of ZeRO, beside what ranks have made, and what comes
 // and goes in a step beside the allocator's peaks.
-#include "plan/rank_state.h"
+#include "plan/memory/rank_state.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <thread>
 
-#include "base/temporary_folder.h"
-#include "comm/run_ranks.h"
+#include "base/files/temporary_folder.h"
+#include "comm/threads/run_ranks.h"
 #include "model/decoder.h"
 #include "tensor/cpu_allocator.h"
 #include "train/rank_table.h"

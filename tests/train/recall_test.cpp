@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "evaluate/recall.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "recipe/load.h"
 #include "train/run.h"
 #include "train/tasks.h"

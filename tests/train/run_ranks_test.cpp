@@ -8,11 +8,11 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/signals.h"
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
+#include "base/process/signals.h"
 #include "checkpoint/run_difference.h"
-#include "comm/run_ranks.h"
-#include "observe/event_log.h"
+#include "comm/threads/run_ranks.h"
+#include "observe/events/event_log.h"
 #include "storage/catalog.h"
 #include "support/nightly.h"
 #include "train/memory.h"

@@ -12,13 +12,13 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/parallel.h"
-#include "base/signals.h"
-#include "data/skip_file.h"
+#include "base/files/file.h"
+#include "base/process/signals.h"
+#include "base/threads/parallel.h"
+#include "data/corpus/skip_file.h"
 #include "data/tokenizer/tokenizer.h"
-#include "observe/event_comparison.h"
-#include "observe/event_log.h"
+#include "observe/events/event_comparison.h"
+#include "observe/events/event_log.h"
 #include "recipe/write.h"
 #include "storage/catalog.h"
 

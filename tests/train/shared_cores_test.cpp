@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "base/cores.h"
-#include "base/parallel.h"
-#include "comm/run_ranks.h"
+#include "base/machine/cores.h"
+#include "base/threads/parallel.h"
+#include "comm/threads/run_ranks.h"
 
 namespace longhaul::train {
 namespace {

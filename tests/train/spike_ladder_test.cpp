@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "base/temporary_folder.h"
+#include "base/files/temporary_folder.h"
 #include "storage/catalog.h"
 #include "train/by_hand.h"
 #include "train/trainer.h"

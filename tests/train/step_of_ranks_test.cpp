@@ -6,8 +6,8 @@
 #include <functional>
 #include <thread>
 
-#include "comm/run_ranks.h"
-#include "comm/wrapper.h"
+#include "comm/threads/run_ranks.h"
+#include "comm/wrappers/wrapper.h"
 #include "model/decoder.h"
 #include "support/models.h"
 #include "train/step.h"

@@ -8,9 +8,9 @@
 #include <csignal>
 #include <set>
 
-#include "base/temporary_folder.h"
-#include "comm/run_ranks.h"
-#include "optim/outer.h"
+#include "base/files/temporary_folder.h"
+#include "comm/threads/run_ranks.h"
+#include "optim/outer/outer.h"
 #include "storage/catalog.h"
 #include "storage/fault_file_system.h"
 #include "train/by_hand.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "comm/run_ranks.h"
+#include "comm/threads/run_ranks.h"
 #include "layout/parameters.h"
 #include "model/decoder.h"
 #include "optim/gradient_norm.h"

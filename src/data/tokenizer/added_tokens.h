@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "data/tokenizer/bpe.h"
-#include "data/tokenizer/normalizer.h"
+#include "data/tokenizer/splitting/normalizer.h"
 
 namespace longhaul::data {
 

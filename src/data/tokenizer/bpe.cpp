@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "data/tokenizer/definition_rules.h"
-#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/splitting/unicode.h"
 #include "data/tokenizer/word_cache.h"
 
 namespace longhaul::data {

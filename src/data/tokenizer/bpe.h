@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "data/tokenizer/flat_map.h"
 
 namespace longhaul::data {

@@ -7,11 +7,11 @@
 #include <deque>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/process/signals.h"
 #include "base/progress.h"
-#include "base/signals.h"
+#include "base/threads/parallel.h"
 #include "data/tokenizer/flat_map.h"
-#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/splitting/unicode.h"
 #include "data/tokenizer/word_counts.h"
 
 namespace longhaul::data {

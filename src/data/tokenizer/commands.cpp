@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/utf8.h"
-#include "data/corpus_texts.h"
+#include "base/files/file.h"
+#include "base/text/utf8.h"
+#include "data/corpus/corpus_texts.h"
 #include "data/tokenizer/stream_encoder.h"
 
 namespace longhaul::data {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "data/tokenizer/definition_rules.h"
-#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/splitting/unicode.h"
 
 namespace longhaul::data {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "data/tokenizer/regex.h"
+#include "base/text/json.h"
+#include "data/tokenizer/splitting/regex.h"
 
 namespace longhaul::data {
 

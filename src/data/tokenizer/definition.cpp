@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "data/tokenizer/splitting/unicode.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/unicode.h"
 
 namespace longhaul::data {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/tokenizer/scanner.h"
+#include "data/tokenizer/splitting/scanner.h"
 
 namespace longhaul::data {
 

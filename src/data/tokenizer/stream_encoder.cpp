@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/splitting/unicode.h"
 
 namespace longhaul::data {
 

@@ -4,15 +4,15 @@
 #include <deque>
 
 #include "base/checksum.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/decoder.h"
 #include "data/tokenizer/definition.h"
 #include "data/tokenizer/definition_rules.h"
-#include "data/tokenizer/normalizer.h"
-#include "data/tokenizer/pre_tokenizer.h"
-#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/splitting/normalizer.h"
+#include "data/tokenizer/splitting/pre_tokenizer.h"
+#include "data/tokenizer/splitting/unicode.h"
 
 namespace longhaul::data {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/activation/cuda_call.h"
 #include "kernels/activation/loops.h"
 #include "kernels/by_device.h"

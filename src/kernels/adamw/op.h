@@ -2,7 +2,7 @@
 //   w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²
 //   w ← w − lr/(1 − β1^t) · m / (sqrt(v)/sqrt(1 − β2^t) + ε)
 // reference (fp64 inside), cpu (loops.h: one pass over memory), aten (any device) and cuda (cuda.h). What a run is and how threads share
-// them is the optimizer's (optim/adamw.h).
+// them is the optimizer's (optim/optimizers/adamw.h).
 #pragma once
 
 #include <cstdint>

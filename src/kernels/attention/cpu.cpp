@@ -1,8 +1,8 @@
 // From tensors to the plain pointers of cpu.h.
 #include "kernels/attention/cpu.h"
 
-#include "base/memory_purpose.h"
-#include "base/parallel.h"
+#include "base/memory/memory_purpose.h"
+#include "base/threads/parallel.h"
 #include "kernels/attention/problem.h"
 #include "kernels/attention/workspace.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/attention/cpu.h"
 #include "kernels/attention/vectors.h"
 #include "kernels/block/block.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/block/block.h"
 #include "kernels/scratch.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/bidirectional/cpu.h"
 #include "kernels/bidirectional/loops.h"
 #include "kernels/by_device.h"

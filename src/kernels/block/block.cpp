@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "kernels/block/sets.h"
 
 namespace longhaul::kernels {

@@ -2,7 +2,7 @@
 
 #include <deque>
 
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "kernels/cuda/runtime.h"
 
 namespace longhaul::kernels::cuda {

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <numeric>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/by_device.h"
 #include "kernels/delta_rule/cpu_chunk.h"
 #include "kernels/stream.h"

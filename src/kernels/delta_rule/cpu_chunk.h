@@ -8,7 +8,7 @@
 
 #include "kernels/block/block.h"
 #include "kernels/delta_rule/loops.h"
-#include "kernels/linear_recurrence/cpu_worker.h"
+#include "kernels/linear_recurrence/cpu/cpu_worker.h"
 #include "kernels/scratch.h"
 
 namespace longhaul::kernels {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/differentiable.h"
 #include "kernels/norm/op.h"
 #include "kernels/vector/tensors.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/by_device.h"
 #include "kernels/vector/row_blocks.h"
 #include "tensor/device.h"

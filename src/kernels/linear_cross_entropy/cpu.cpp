@@ -18,8 +18,8 @@
 #include <limits>
 #include <vector>
 
-#include "base/memory_purpose.h"
-#include "base/parallel.h"
+#include "base/memory/memory_purpose.h"
+#include "base/threads/parallel.h"
 #include "kernels/block/block.h"
 #include "kernels/linear_cross_entropy/loops.h"
 #include "kernels/linear_cross_entropy/problem.h"

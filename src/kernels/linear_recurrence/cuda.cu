@@ -1,10 +1,10 @@
 // Which runs a problem is: see cuda.h, run.h.
 #include "kernels/linear_recurrence/cuda.h"
 
-#include "kernels/linear_recurrence/chunked_kernels.h"
-#include "kernels/linear_recurrence/exact_kernels.h"
-#include "kernels/linear_recurrence/two_pass_gradient.h"
-#include "kernels/linear_recurrence/two_pass_kernels.h"
+#include "kernels/linear_recurrence/cuda/chunked_kernels.h"
+#include "kernels/linear_recurrence/cuda/exact_kernels.h"
+#include "kernels/linear_recurrence/cuda/two_pass_gradient.h"
+#include "kernels/linear_recurrence/cuda/two_pass_kernels.h"
 
 namespace longhaul::kernels::cuda {
 namespace {

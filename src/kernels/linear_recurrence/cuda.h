@@ -10,8 +10,8 @@
 #pragma once
 
 #include "kernels/cuda/numbers.h"
-#include "kernels/linear_recurrence/gate_kernels.h"
-#include "kernels/linear_recurrence/tiles.h"
+#include "kernels/linear_recurrence/cuda/gate_kernels.h"
+#include "kernels/linear_recurrence/cuda/tiles.h"
 
 namespace longhaul::kernels::cuda {
 

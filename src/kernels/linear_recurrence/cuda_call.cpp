@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/tensors.h"
 #include "kernels/linear_recurrence/cuda.h"
-#include "kernels/linear_recurrence/segment_cost.h"
+#include "kernels/linear_recurrence/cuda/segment_cost.h"
 
 namespace longhaul::kernels {
 namespace {

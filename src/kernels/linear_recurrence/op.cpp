@@ -9,9 +9,9 @@
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
-#include "kernels/linear_recurrence/cpu.h"
+#include "kernels/linear_recurrence/cpu/cpu.h"
+#include "kernels/linear_recurrence/cuda/tiles.h"
 #include "kernels/linear_recurrence/gate.h"
-#include "kernels/linear_recurrence/tiles.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {

@@ -18,7 +18,7 @@
 #include <span>
 
 #include "kernels/dispatch.h"
-#include "kernels/linear_recurrence/plan.h"
+#include "kernels/linear_recurrence/cpu/plan.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::kernels {

@@ -5,7 +5,7 @@
 
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
-#include "kernels/linear_recurrence/cpu.h"
+#include "kernels/linear_recurrence/cpu/cpu.h"
 #include "kernels/linear_recurrence/cuda_call.h"
 #include "kernels/linear_recurrence/gate.h"
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 
 namespace longhaul::kernels {
 namespace {

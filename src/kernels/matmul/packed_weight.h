@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "base/memory_purpose.h"
+#include "base/memory/memory_purpose.h"
 #include "kernels/matmul/panels.h"
 #include "tensor/tensor.h"
 

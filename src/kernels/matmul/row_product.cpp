@@ -1,6 +1,6 @@
 #include <type_traits>
 
-#include "base/machine.h"
+#include "base/machine/machine.h"
 #include "kernels/block/int8.h"
 #include "kernels/int8/loops.h"
 #include "kernels/matmul/int8_weight.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul::kernels {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/block/block.h"
 
 namespace longhaul::kernels {

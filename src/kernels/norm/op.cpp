@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"

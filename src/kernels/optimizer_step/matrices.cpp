@@ -177,7 +177,7 @@ template void step_of_came(const StepProblem<double>&);
 
 namespace {
 
-// The forms of optim/adafactor.h.
+// The forms of optim/optimizers/adafactor.h.
 class AdafactorForms {
  public:
   explicit AdafactorForms(const StepOptions& options, int64_t step, double lr)

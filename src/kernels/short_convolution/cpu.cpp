@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 #include "kernels/short_convolution/loops.h"
 #include "kernels/vector/row_blocks.h"
 #include "kernels/vector/tensors.h"

@@ -1,6 +1,6 @@
 #include "kernels/vector/row_blocks.h"
 
-#include "base/parallel.h"
+#include "base/threads/parallel.h"
 
 namespace longhaul::kernels {
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 namespace longhaul::model {
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "layout/parameters.h"
 #include "model/families/config_reader.h"
-#include "recipe/families.h"
+#include "recipe/architecture/families.h"
 
 namespace longhaul::model {
 

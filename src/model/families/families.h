@@ -1,7 +1,7 @@
 // Public families: how a model is published. A family reads and writes config.json, and says as data under which names, in which shapes and
 // dtypes its tensors stand in files: import and export walk that list, they know no family. Every public tensor is tiled by blocks of
 // logical tensors (layout/parameters.h), and every logical tensor is covered exactly once. One entry a family, in a file of its own, listed in
-// families.cpp; which models it can hold is recipe/families.h. Pure functions; nothing is allocated beyond the lists.
+// families.cpp; which models it can hold is recipe/architecture/families.h. Pure functions; nothing is allocated beyond the lists.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "layout/rectangle.h"
-#include "recipe/model_config.h"
+#include "recipe/architecture/model_config.h"
 #include "tensor/tensor.h"
 
 namespace longhaul::model {

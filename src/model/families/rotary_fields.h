@@ -2,7 +2,7 @@
 #pragma once
 
 #include "model/families/config_reader.h"
-#include "recipe/model_config.h"
+#include "recipe/architecture/model_config.h"
 
 namespace longhaul::model {
 

@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/process.h"
-#include "base/signals.h"
-#include "base/text.h"
+#include "base/process/process.h"
+#include "base/process/signals.h"
+#include "base/text/text.h"
 
 namespace longhaul::observe {
 namespace {

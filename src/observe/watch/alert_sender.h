@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "base/http.h"
-#include "base/worker.h"
+#include "base/net/http.h"
+#include "base/threads/worker.h"
 #include "observe/watch/alerts.h"
 
 namespace longhaul::observe {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "observe/format.h"
 
 namespace longhaul::observe {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "observe/format.h"
 #include "observe/watch/live_page.h"
 

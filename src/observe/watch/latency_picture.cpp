@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "observe/format.h"
 #include "observe/watch/live_page.h"
 

@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "observe/format.h"
-#include "observe/report.h"
-#include "observe/report_page.h"
+#include "observe/report/report.h"
+#include "observe/report/report_page.h"
 #include "observe/watch/live_style.h"
 
 namespace longhaul::observe {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/chart.h"  // html_escaped
+#include "observe/charts/chart.h"  // html_escaped
 #include "observe/watch/alerts.h"
 #include "observe/watch/live_run.h"
 

@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file_beneath.h"
-#include "observe/event_log.h"
-#include "observe/time_use.h"
+#include "base/files/file_beneath.h"
+#include "observe/events/event_log.h"
+#include "observe/trace/time_use.h"
 
 namespace longhaul::observe {
 namespace {

@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "observe/line_tail.h"
-#include "observe/run_history.h"
-#include "observe/run_status.h"
-#include "observe/trace_file.h"
+#include "observe/board/run_status.h"
+#include "observe/events/line_tail.h"
+#include "observe/events/run_history.h"
+#include "observe/trace/trace_file.h"
 #include "observe/watch/latency.h"
 
 namespace longhaul::observe {

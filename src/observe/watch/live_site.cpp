@@ -9,12 +9,12 @@
 #include <set>
 
 #include "base/checksum.h"
-#include "base/file_beneath.h"
-#include "base/http.h"
-#include "observe/chrome_trace.h"
-#include "observe/line_tail.h"
-#include "observe/perfetto_trace.h"
-#include "observe/report_page.h"
+#include "base/files/file_beneath.h"
+#include "base/net/http.h"
+#include "observe/events/line_tail.h"
+#include "observe/report/report_page.h"
+#include "observe/trace/chrome_trace.h"
+#include "observe/trace/perfetto_trace.h"
 #include "observe/watch/live_style.h"
 #include "observe/watch/run_metrics.h"
 

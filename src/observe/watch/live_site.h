@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/http_server.h"
+#include "base/net/http_server.h"
 #include "observe/watch/alerts.h"
 #include "observe/watch/live_page.h"
 #include "observe/watch/live_run.h"

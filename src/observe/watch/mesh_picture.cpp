@@ -5,9 +5,9 @@
 #include <cmath>
 #include <map>
 
-#include "base/file_beneath.h"
+#include "base/files/file_beneath.h"
 #include "base/progress.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "observe/format.h"
 #include "observe/watch/live_page.h"
 

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 namespace longhaul::plan {
 namespace {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "observe/chart.h"
+#include "observe/charts/chart.h"
 #include "observe/format.h"
-#include "observe/report_page.h"
+#include "observe/report/report_page.h"
 #include "plan/footprint/pictures.h"
 #include "plan/footprint/run_footprint.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "observe/chart.h"
+#include "observe/charts/chart.h"
 #include "observe/format.h"
 
 namespace longhaul::plan {

@@ -1,4 +1,4 @@
-// Pieces of a footprint's pages: numbers with their uncertainty, and pictures as inline SVG in the style of the report page (observe/report_page.h).
+// Pieces of a footprint's pages: numbers with their uncertainty, and pictures as inline SVG in the style of the report page (observe/report/report_page.h).
 #pragma once
 
 #include <string>

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "observe/event_log.h"
+#include "observe/events/event_log.h"
 #include "plan/footprint/carbon_hours.h"
 #include "plan/hardware.h"
 

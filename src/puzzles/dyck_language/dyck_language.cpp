@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::dyck_language {

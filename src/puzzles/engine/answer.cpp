@@ -1,6 +1,6 @@
 #include "puzzles/engine/answer.h"
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 namespace longhaul::puzzles {
 namespace {

@@ -1,5 +1,5 @@
 // Mixers whose state corrects itself by the delta rule before it writes (kernels/delta_rule): DeltaNet, which forgets nothing otherwise (arXiv
-// 2406.06484), Gated DeltaNet with a decay for each head (2412.06464), Kimi Delta Attention with one for each key channel (2510.26692). Their modules, and the equations, are in model/delta_net.h.
+// 2406.06484), Gated DeltaNet with a decay for each head (2412.06464), Kimi Delta Attention with one for each key channel (2510.26692). Their modules, and the equations, are in model/mixers/delta_net.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Mixture of SwiGLU experts (docs/sources/minimax-01.md §2.5). Its module is model/experts.h.
+// Mixture of SwiGLU experts (docs/sources/minimax-01.md §2.5). Its module is model/experts/experts.h.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace longhaul::recipe {
 struct ChannelMixerEntry;
 extern const ChannelMixerEntry kExpertsMixer;
 
-// How the balance loss is counted (model/router_balance.h): E · Σ f P of each router; as printed, 1/E with f not divided by k; or joint over all routers.
+// How the balance loss is counted (model/experts/router_balance.h): E · Σ f P of each router; as printed, 1/E with f not divided by k; or joint over all routers.
 enum class BalanceForm { kSwitch, kGshard, kHuggingFace };
 enum class RouterScore { kSoftmax, kSigmoid, kSqrtSoftplus };
 enum class Dropped { kLeast, kLast };  // of the choices that an expert has no room for
@@ -26,7 +26,7 @@ std::vector<std::string_view> names_of(RouterChoice);
 std::vector<std::string_view> names_of(BalanceOf);
 std::vector<std::string_view> names_of(BalanceForm);
 
-// How a router chooses (kernels/experts/op.h), and which of its choices count (model/expert_capacity.h).
+// How a router chooses (kernels/experts/op.h), and which of its choices count (model/experts/expert_capacity.h).
 struct RouterOptions {
   RouterScore score = RouterScore::kSoftmax;
   bool normalised = true;        // the weights of a token's experts sum to one
@@ -34,10 +34,10 @@ struct RouterOptions {
   double scale = 1;              // of the weights of a token's experts, behind their normalisation
   int64_t groups = 1;            // experts stand in so many groups of neighbours …
   int64_t groups_per_token = 1;  // … and a token chooses from so many of them
-  double jitter = 0;             // in training its inputs are multiplied by numbers from [1 − jitter, 1 + jitter) (model/router_jitter.h)
+  double jitter = 0;  // in training its inputs are multiplied by numbers from [1 − jitter, 1 + jitter) (model/experts/router_jitter.h)
   RouterChoice choice = RouterChoice::kScore;
-  double choice_std = 1;         // of the biases of a choice that is biased (model/router_forced.h)
-  double quantile_memory = 0.9;  // what a step leaves of the thresholds of a choice by quantile (model/router_quantile.h)
+  double choice_std = 1;         // of the biases of a choice that is biased (model/experts/router_forced.h)
+  double quantile_memory = 0.9;  // what a step leaves of the thresholds of a choice by quantile (model/experts/router_quantile.h)
   BalanceOf balance_of = BalanceOf::kSequence;
   BalanceForm balance_form = BalanceForm::kSwitch;
   double sequence_loss = 0;    // coefficient of a second balance loss, of each sequence by itself, beside one of the batch

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "recipe/mixers.h"
-#include "recipe/option.h"
+#include "recipe/options/option.h"
 
 namespace longhaul::recipe {
 

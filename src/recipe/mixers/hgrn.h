@@ -1,5 +1,5 @@
 // HGRN, the first version (arXiv 2311.04823; docs/sources/linear-attention.md §5.1): an elementwise recurrence of complex numbers. Its module, and the equations, are
-// in model/hgrn.h.
+// in model/mixers/hgrn.h.
 #pragma once
 
 #include <cstdint>

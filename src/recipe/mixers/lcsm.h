@@ -1,5 +1,5 @@
 // LCSM: linear complexity sequence models in one form, Expand, Oscillation and Shrink (arXiv 2405.17383; docs/sources/linear-attention.md §7). One memory of
-// `state` rows for all channels of the layer. Its module, and the equations, are in model/lcsm.h.
+// `state` rows for all channels of the layer. Its module, and the equations, are in model/mixers/lcsm.h.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 
 #include "recipe/check.h"
 #include "recipe/mixers.h"
-#include "recipe/option.h"
+#include "recipe/options/option.h"
 
 namespace longhaul::recipe {
 

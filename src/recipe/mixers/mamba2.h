@@ -1,5 +1,5 @@
 // Mamba-2's mixer, a structured state space with one decay a token and head (SSD, arXiv 2405.21060): its module, and the equations, are in
-// model/mamba2.h.
+// model/mixers/mamba2.h.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // A softmax branch and a linear one beside each other in one layer (SpikingBrain-76B, arXiv 2509.05276 §2; docs/sources/spikingbrain.md §2.2): both read the layer's
-// input, each with its own matrices, and their outputs are summed, each behind a norm of its own. Its module is model/mixture.h.
+// input, each with its own matrices, and their outputs are summed, each behind a norm of its own. Its module is model/mixers/mixture.h.
 #pragma once
 
 #include "recipe/mixers/names.h"

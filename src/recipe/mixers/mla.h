@@ -1,6 +1,6 @@
 // Multi-head latent attention (MLA, DeepSeek-V2, arXiv 2405.04434 §2.1): keys and values of all heads are made of one latent vector a token, which
 // is all that decoding keeps of it, beside one key that all heads share and that alone is rotated. Its module, and the equations, are in
-// model/latent_attention.h.
+// model/mixers/latent_attention.h.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 //   S_t = λ_t ⊙ S_{t−1} + k_tᵀ v_t        o_t = scale · q_t S_t        out = gate(norm(o)) Wout
 //
 // A plan says all that can be said of such a mixer without a tensor; from it follow its logical tensors, sizes, state and memory here, and its module
-// (model/recurrent_mixer.h). TransNormerLLM, RetNet, GLA, cosFormer, LightNet and MetaLA are each a function from options to a plan. Plain data.
+// (model/mixers/recurrent_mixer.h). TransNormerLLM, RetNet, GLA, cosFormer, LightNet and MetaLA are each a function from options to a plan. Plain data.
 #pragma once
 
 #include <cstdint>

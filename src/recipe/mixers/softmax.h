@@ -1,5 +1,5 @@
 // Softmax attention: grouped queries (arXiv 2305.13245), positions by rotation of the first channels of each head (2104.09864). Its module
-// is model/softmax_attention.h.
+// is model/mixers/softmax_attention.h.
 #pragma once
 
 #include <cstdint>

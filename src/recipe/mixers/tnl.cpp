@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "recipe/mixers/recurrent.h"
-#include "recipe/option.h"
+#include "recipe/options/option.h"
 
 namespace longhaul::recipe {
 

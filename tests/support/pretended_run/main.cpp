@@ -13,8 +13,8 @@
 #include <iostream>
 
 #include "base/clock.h"
-#include "control/node_daemon.h"
-#include "observe/rank_board.h"
+#include "control/node/node_daemon.h"
+#include "observe/board/rank_board.h"
 
 namespace {
 

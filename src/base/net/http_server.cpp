@@ -1,0 +1,322 @@
+#include "base/net/http_server.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/machine/machine.h"
+#include "base/net/event_loop.h"
+#include "base/net/http_head.h"
+#include "base/net/http_rules.h"
+#include "base/net/socket.h"
+#include "base/text/text.h"
+#include "base/threads/worker.h"
+
+namespace longhaul {
+namespace {
+
+constexpr size_t kAnsweredAtOnce = 4;            // by a thread each; other requests wait, and cost a descriptor each
+constexpr size_t kMostHeld = size_t{512} << 20;  // bytes of replies that have not been taken yet
+constexpr size_t kLongestReply = kMostHeld / 4;
+constexpr double kSlowest_bytes_per_s = 64 << 10;  // at which a reply must be taken, or its connection is cut
+constexpr double kFarewell_s = 1;                  // to take what was sent last before the connection is gone
+constexpr int kAcceptedAtOnce = 64;                // before others are looked after
+constexpr double kNoDescriptors_s = 0.2;           // pause where the process has no descriptor left
+
+struct Connection {
+  enum class Stage { kReading, kWaiting /* for an answer */, kSending, kFarewell };
+  Socket socket;
+  std::string address;  // of who connected, without the port
+  Stage stage = Stage::kReading;
+  std::string bytes;  // read so far; or to be sent
+  size_t sent = 0;
+  bool with_body = true, said_all = false;
+  uint64_t deadline = 0;  // the timer that cuts it
+};
+
+}  // namespace
+
+// All connections belong to the thread of `loop_`, answers are made in threads beside it; what they have made comes back through `made_`.
+struct HttpServer::State {
+ public:
+  State(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
+      : rules_{std::move(options)}, answer_(std::move(answer)), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    LONGHAUL_ASSERT(wake_ >= 0, "no eventfd");
+    listen();
+    for (auto& worker : workers_) worker = std::make_unique<Worker>("http answer");
+    loop_.watch(wake_, {.reads = true}, [this](Ready) { take_made(); });
+    loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); });
+    thread_ = std::make_unique<Worker>("http");
+    thread_->post([this] { loop_.run(); });
+  }
+
+  ~State() {
+    {
+      const std::lock_guard hold(mutex_);
+      ending_ = true;
+    }
+    wake();
+    thread_.reset();
+    for (auto& worker : workers_) worker.reset();
+    ::close(wake_);
+  }
+
+  const HttpServerOptions& options() const { return rules_.options; }
+
+ private:
+  struct Made {
+    uint64_t connection;
+    size_t worker;
+    HttpReply reply;
+  };
+  using Stage = Connection::Stage;
+  using Connections = std::map<uint64_t, Connection>;
+
+  void listen() {
+    HttpServerOptions& options = rules_.options;
+    try {
+      listening_ = Socket::listen({options.host, options.port});
+    } catch (const Error& error) {
+      throw Error({.code = ExitCode::kCommunication,
+                   .what = "the server cannot listen",
+                   .expected = "an address of this machine and a port that is free and that you may take",
+                   .found = fmt::format("it is in use, or refused ({})", error.fields().found),
+                   .where = Endpoint{options.host, options.port}.text(),
+                   .hint = "name another port: --serve 8090"});
+    }
+    options.port = listening_.port();
+  }
+
+  void wake() const {
+    constexpr uint64_t kOne = 1;
+    [[maybe_unused]] const ssize_t written = ::write(wake_, &kOne, sizeof(kOne));
+  }
+
+  void accept() {
+    for (int i = 0; i < kAcceptedAtOnce; ++i) {
+      std::optional<Socket> socket = listening_.accept();
+      if (!socket) break;
+      const std::string peer = socket->peer();
+      make_room(1, 0);
+      const uint64_t number = ++last_number_;
+      Connection& connection = connections_[number];
+      connection.socket = std::move(*socket);
+      connection.address = peer.substr(0, peer.rfind(':'));
+      connection.deadline = loop_.after(rules_.options.patience_s, [this, number] { drop(number); });
+      loop_.watch(connection.socket.descriptor(), {.reads = true}, [this, number](Ready ready) { on_ready(number, ready); });
+    }
+    if (errno != EMFILE && errno != ENFILE) return;  // of the last accept
+    // The one that waits would be ready for ever.
+    loop_.change(listening_.descriptor(), {});
+    loop_.after(kNoDescriptors_s, [this] { loop_.change(listening_.descriptor(), {.reads = true}); });
+  }
+
+  void drop(uint64_t number) {
+    const auto found = connections_.find(number);
+    if (found == connections_.end()) return;
+    loop_.cancel(found->second.deadline);
+    loop_.forget(found->second.socket.descriptor());
+    connections_.erase(found);
+  }
+
+  // Closes connections until there is room. Each time the address with the most connections loses one: the oldest that has asked for nothing yet, else
+  // the oldest that does not take its reply. A client that only holds connections open so loses them first, and the others are answered.
+  void make_room(size_t more_connections, size_t more_bytes) {
+    const auto held = [&] {
+      size_t bytes = more_bytes;
+      for (const auto& [number, connection] : connections_) bytes += connection.bytes.size();
+      return bytes;
+    };
+    while (connections_.size() + more_connections > rules_.options.most_connections || held() > kMostHeld) {
+      std::map<std::string, size_t> of_address;
+      for (const auto& [number, connection] : connections_) ++of_address[connection.address];
+      const auto victim = std::ranges::min_element(connections_, {}, [&](const Connections::value_type& each) {
+        const Connection& connection = each.second;
+        const int worth = connection.stage == Stage::kReading || connection.stage == Stage::kFarewell ? 0
+                          : connection.stage == Stage::kSending                                       ? 1
+                                                                                                      : 2;
+        return std::tuple(-static_cast<int64_t>(of_address[connection.address]), worth, each.first);
+      });
+      if (victim == connections_.end()) return;
+      drop(victim->first);
+    }
+  }
+
+  void on_ready(uint64_t number, Ready ready) {
+    Connection& connection = connections_.at(number);
+    switch (connection.stage) {
+      case Stage::kReading:
+        return read(number, connection);
+      case Stage::kSending:
+        return ready.writes ? send(number, connection) : drop(number);
+      case Stage::kWaiting:
+        return pass_over(number, connection);
+      case Stage::kFarewell:
+        std::string ignored;
+        if (connection.socket.read(ignored) == Socket::Result::kEnd) drop(number);
+    }
+  }
+
+  // Drops the bytes behind the request. A client that has shut down its sending side may still wait for the reply; one that has gone becomes ready a
+  // second time.
+  void pass_over(uint64_t number, Connection& connection) {
+    std::string ignored;
+    if (connection.socket.read(ignored) != Socket::Result::kEnd) return;
+    if (connection.said_all) return drop(number);
+    connection.said_all = true;
+    loop_.change(connection.socket.descriptor(), {});
+  }
+
+  void read(uint64_t number, Connection& connection) {
+    const Socket::Result result = connection.socket.read(connection.bytes, kLongestHead + 1);
+    if (result == Socket::Result::kEnd) return drop(number);
+    if (!head_ends(connection.bytes)) return;
+    const HttpHead head = read_head(connection.bytes);
+    connection.bytes.clear();
+    connection.with_body = head.method != "HEAD";
+    loop_.cancel(connection.deadline);
+    if (const auto refused = rules_.refused(head)) return reply(number, *refused);
+    connection.stage = Stage::kWaiting;
+    waiting_.emplace_back(number, HttpRequest{.path = head.path, .query = head.query, .accept = head.header("accept")});
+    start_answers();
+  }
+
+  void start_answers() {
+    for (size_t at = 0; at < workers_.size() && !waiting_.empty(); ++at) {
+      if (busy_[at]) continue;
+      auto [number, request] = std::move(waiting_.front());
+      waiting_.pop_front();
+      if (!connections_.contains(number)) {
+        --at;
+        continue;
+      }
+      busy_[at] = true;
+      workers_[at]->post([this, number, at, request = std::move(request)] {
+        Made made{number, at, answered(request)};
+        {
+          const std::lock_guard hold(mutex_);
+          made_.push_back(std::move(made));
+        }
+        wake();
+      });
+    }
+  }
+
+  HttpReply answered(const HttpRequest& request) const {
+    try {
+      return answer_(request);
+    } catch (const std::exception& error) {
+      log_error("a request for {} could not be answered: {}", printable(request.path), error.what());
+      return http_refusal(500, "This could not be answered; the server's log says why.");
+    }
+  }
+
+  void take_made() {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof(count));
+    std::vector<Made> made;
+    bool ending = false;
+    {
+      const std::lock_guard hold(mutex_);
+      made.swap(made_);
+      ending = ending_;
+    }
+    if (ending) return loop_.stop();
+    for (Made& each : made) {
+      busy_[each.worker] = false;
+      if (connections_.contains(each.connection)) reply(each.connection, each.reply);
+    }
+    start_answers();
+  }
+
+  void reply(uint64_t number, const HttpReply& reply) {
+    Connection& connection = connections_.at(number);
+    std::string bytes = reply.body.size() > kLongestReply
+                            ? http_bytes(http_refusal(503, "The answer is too long to be sent."), connection.with_body)
+                            : http_bytes(reply, connection.with_body);
+    connection.stage = Stage::kWaiting;
+    make_room(0, bytes.size());
+    if (!connections_.contains(number)) return;
+    connection.bytes = std::move(bytes);
+    connection.stage = Stage::kSending;
+    const double patience_s = rules_.options.patience_s + static_cast<double>(connection.bytes.size()) / kSlowest_bytes_per_s;
+    connection.deadline = loop_.after(patience_s, [this, number] { drop(number); });
+    loop_.change(connection.socket.descriptor(), {.writes = true});
+    send(number, connection);
+  }
+
+  void send(uint64_t number, Connection& connection) {
+    size_t written = 0;
+    const std::string_view rest = std::string_view(connection.bytes).substr(connection.sent);
+    if (connection.socket.write(rest, written) == Socket::Result::kEnd) return drop(number);
+    connection.sent += written;
+    if (connection.sent < connection.bytes.size()) return;
+    // Closed at once, bytes of the request that nobody has read would take the reply back (RST).
+    ::shutdown(connection.socket.descriptor(), SHUT_WR);
+    connection.stage = Stage::kFarewell;
+    connection.bytes = {};
+    loop_.cancel(connection.deadline);
+    connection.deadline = loop_.after(kFarewell_s, [this, number] { drop(number); });
+    loop_.change(connection.socket.descriptor(), {.reads = true});
+  }
+
+  HttpRules rules_;
+  std::function<HttpReply(const HttpRequest&)> answer_;
+  EventLoop loop_;
+  Socket listening_;
+  Connections connections_;
+  uint64_t last_number_ = 0;
+  std::deque<std::pair<uint64_t, HttpRequest>> waiting_;
+  std::array<bool, kAnsweredAtOnce> busy_ = {};
+  int wake_;
+  std::mutex mutex_;  // of the two that follow
+  std::vector<Made> made_;
+  bool ending_ = false;
+  std::array<std::unique_ptr<Worker>, kAnsweredAtOnce> workers_;
+  std::unique_ptr<Worker> thread_;  // last: it uses all of them
+};
+
+HttpServer::HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
+    : state_(std::make_unique<State>(std::move(options), std::move(answer))) {}
+
+HttpServer::~HttpServer() = default;
+
+uint16_t HttpServer::port() const { return state_->options().port; }
+
+std::string HttpServer::url() const {
+  const std::string& host = state_->options().host;
+  const bool brackets = host.find(':') != std::string::npos;
+  return fmt::format("http://{}:{}/", host == "0.0.0.0" ? machine().host : brackets ? "[" + host + "]" : host, port());
+}
+
+HttpServerOptions http_server_address(const std::string& text) {
+  HttpServerOptions options;
+  const size_t colon = text.rfind(':');
+  std::string host = colon == std::string::npos ? "" : text.substr(0, colon);
+  const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), options.port);
+  if (problem != std::errc() || end != port.data() + port.size() || (colon != std::string::npos && host.empty())) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "cannot read where to listen",
+                 .expected = "PORT or HOST:PORT",
+                 .found = brief(printable(text)),
+                 .hint = "--serve 8080   this machine alone; --serve 0.0.0.0:8080   every network it is in"});
+  }
+  if (!host.empty()) options.host = host;
+  return options;
+}
+
+}  // namespace longhaul

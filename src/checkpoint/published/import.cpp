@@ -1,0 +1,199 @@
+#include "checkpoint/published/import.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/machine/machine.h"
+#include "base/progress.h"
+#include "base/random.h"
+#include "base/text/text.h"
+#include "checkpoint/disk/new_folder.h"
+#include "checkpoint/open_model.h"
+#include "checkpoint/published/naming.h"
+#include "checkpoint/published/published_model.h"
+#include "checkpoint/published/published_tokens.h"
+#include "data/tokenizer/tokenizer.h"
+#include "layout/sequence_view.h"
+#include "model/context.h"
+#include "model/parallel_ops.h"
+#include "recipe/write.h"
+#include "storage/commit.h"
+#include "tensor/to_tensor.h"
+
+namespace longhaul::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kFileBytes = int64_t{8} << 30;  // of one file of the checkpoint, about
+constexpr int64_t kCheckTokens = 32;
+
+std::vector<storage::ShardSource> shards_of(const PublishedModel& model) {
+  std::vector<storage::ShardSource> shards;
+  for (const layout::ParameterSpec& spec : model.specs()) {
+    const layout::LogicalTensor& tensor = spec.tensor;
+    shards.push_back({.tensor = tensor.name,
+                      .shape = tensor.global_shape,
+                      .dtype = storage_dtype(model.dtype_of(tensor.name)),
+                      .role = kWeightRole,
+                      .offset = std::vector<int64_t>(tensor.global_shape.size(), 0),
+                      .length = tensor.global_shape,
+                      .data = {}});
+  }
+  return shards;
+}
+
+int64_t bytes_of(const storage::ShardSource& shard) { return storage::tensor_bytes(shard.dtype, shard.length, shard.tensor); }
+
+// Runs of tensors, each about as large as a file should be.
+std::vector<std::vector<storage::ShardSource>> files_of(const std::vector<storage::ShardSource>& shards) {
+  std::vector<std::vector<storage::ShardSource>> files(1);
+  int64_t bytes = 0;
+  for (const storage::ShardSource& shard : shards) {
+    if (bytes > 0 && bytes + bytes_of(shard) > kFileBytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    bytes += bytes_of(shard);
+    files.back().push_back(shard);
+  }
+  return files;
+}
+
+recipe::LoadedRecipe recipe_of(const PublishedModel& model, const data::TokenRoles& roles) {
+  recipe::LoadedRecipe loaded;
+  recipe::Recipe& recipe = loaded.recipe;
+  recipe.description = fmt::format("{}, imported", model.family().title);
+  recipe.model = model.config();
+  recipe.data.tokenizer = "tokenizer.json";
+  recipe.data.end_of_document = roles.end_of_document;
+  recipe.data.stop_tokens = roles.stop;
+  recipe.train.dtype = model.dtype() == at::kBFloat16 || model.dtype() == at::kHalf ? recipe::Dtype::kBf16 : recipe::Dtype::kFp32;
+  if (recipe.model.max_positions > 0) recipe.train.sequence = std::min(recipe.train.sequence, recipe.model.max_positions);
+  return loaded;
+}
+
+// The tokenizer that stands beside the weights, where it is one that is read here.
+struct TakenTokenizer {
+  std::string said, sha256{};
+  data::TokenRoles roles{};
+};
+
+TakenTokenizer take_tokenizer(const fs::path& carried, const fs::path& out, const recipe::ModelConfig& model) {
+  const fs::path file = carried / "tokenizer.json";
+  if (!fs::exists(file)) return {"none: no tokenizer.json in the folder"};
+  std::optional<data::Tokenizer> tokenizer;
+  try {
+    tokenizer = data::Tokenizer::load(file);
+  } catch (const Error& error) {
+    return {fmt::format("carried along, but not read here: {}", error.fields().what)};
+  }
+  if (tokenizer->vocabulary() > model.vocabulary) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "the tokenizer has more entries than the model has rows",
+                 .expected = fmt::format("at most vocab_size = {}", model.vocabulary),
+                 .found = std::to_string(tokenizer->vocabulary()),
+                 .where = file.string(),
+                 .hint = "use the tokenizer that the model was trained with, or leave the file out"});
+  }
+  tokenizer->save(out / "tokenizer.json");
+  TakenTokenizer taken{counted(tokenizer->tokens(), "entry", "entries"), tokenizer->sha256(), published_roles(carried, *tokenizer)};
+  std::vector<std::string> stops;
+  for (const int32_t id : tokenizer->with(taken.roles).stop_ids()) stops.push_back(printable(*tokenizer->token_of(id)));
+  if (!tokenizer->before().empty()) taken.said += fmt::format("; a text begins with {}", printable(tokenizer->decode(tokenizer->before())));
+  if (!stops.empty())
+    taken.said += fmt::format("{} ends with {}", tokenizer->before().empty() ? "; a text" : ",", fmt::join(stops, " or "));
+  if (!tokenizer->not_applied().empty()) taken.said += fmt::format("; not applied: {}", fmt::join(tokenizer->not_applied(), ", "));
+  return taken;
+}
+
+ForwardCheck forward_check(const fs::path& folder, const recipe::ModelConfig& config, int64_t parameters, recipe::Dtype dtype) {
+  const double needed = static_cast<double>(parameters) * (dtype == recipe::Dtype::kBf16 ? 2 : 4) * 1.3;
+  const auto available = static_cast<double>(available_memory_bytes());
+  if (needed > available) {
+    return {.left_out = fmt::format("the model needs about {}, and {} are free", bytes_text(static_cast<int64_t>(needed)),
+                                    bytes_text(static_cast<int64_t>(available)))};
+  }
+  const OpenModel model = open_model(folder);
+  const int64_t tokens = config.max_positions > 0 ? std::min(kCheckTokens, config.max_positions) : kCheckTokens;
+  std::vector<int64_t> ids;
+  const RandomStream random(0, "import/check");
+  for (uint64_t t = 0; t < static_cast<uint64_t>(tokens); ++t) {
+    ids.push_back(static_cast<int64_t>(random.below(t, static_cast<uint64_t>(config.vocabulary))));
+  }
+  const at::NoGradGuard no_gradient;
+  model::LocalOps ops;
+  model::Context context(ops, model.decoder->precision());
+  context.training = false;
+  const Tensor hidden = model.decoder->hidden(context, to_tensor(ids), layout::make_single(tokens));
+  const Tensor logits = model.decoder->logits(hidden);
+  ForwardCheck check{.tokens = tokens, .largest = logits.abs().max().item<double>()};
+  const Tensor next = to_tensor(std::vector<int64_t>(ids.begin() + 1, ids.end()));
+  if (tokens > 1) {
+    const Tensor rows = logits.narrow(0, 0, tokens - 1);
+    check.mean_loss = (rows.logsumexp(1) - rows.gather(1, next.unsqueeze(1)).squeeze(1)).mean().item<double>();
+  }
+  if (std::isfinite(check.largest) && std::isfinite(check.mean_loss)) return check;
+  throw Error({.code = ExitCode::kData,
+               .what = "the imported model does not compute: its logits are not finite",
+               .expected = "finite numbers",
+               .found = fmt::format("largest {}", check.largest),
+               .where = "the forward check",
+               .hint = "the weights are damaged, or were made for another precision (fp16 weights may need fp32)"});
+}
+
+}  // namespace
+
+ImportReport import_model(const fs::path& from, const fs::path& out, const std::function<void(int64_t, int64_t)>& progress) {
+  storage::FileSystem& files = storage::local_file_system();
+  const PublishedModel model = PublishedModel::open(files, from);
+  NewFolder folder(files, out, "--out");
+  ImportReport report{.model = model.config(),
+                      .title = std::string(model.family().title),
+                      .parameters = layout::parameter_count(model.config()),
+                      .logical_tensors = static_cast<int64_t>(model.specs().size()),
+                      .mapped = model.mapped(),
+                      .ignored_tensors = model.ignored_tensors(),
+                      .ignored_fields = model.ignored_fields(),
+                      .dtype = std::string(name_of(model.dtype()))};
+  const fs::path beside = folder.path() / kPublishedBeside;
+  report.carried = carry_files(files, from, beside);
+  const TakenTokenizer tokenizer = take_tokenizer(beside, folder.path(), report.model);
+  report.tokenizer = tokenizer.said;
+
+  const recipe::LoadedRecipe recipe = recipe_of(model, tokenizer.roles);
+  const std::vector<storage::ShardSource> shards = shards_of(model);
+  for (const auto& shard : shards) report.bytes += bytes_of(shard);
+  {
+    storage::CheckpointWriter writer(files, folder.path() / "checkpoints", /*step=*/0, /*generation=*/1);
+    const auto groups = files_of(shards);
+    Tensor now;  // being written
+    const storage::ShardData data_of = [&](const storage::ShardSource& shard) {
+      now = model.read(shard.tensor);
+      if (progress) progress(bytes_of(shard), report.bytes);
+      return std::span(static_cast<const std::byte*>(now.const_data_ptr()), now.nbytes());
+    };
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const std::string name = file_name(kModelFiles, static_cast<int64_t>(i), static_cast<int64_t>(groups.size()));
+      writer.add(storage::write_checkpoint_file(files, writer.folder(), name, groups[i], data_of));
+    }
+    storage::Manifest manifest;
+    manifest.run_id = "imported";
+    manifest.wall_time = wall_time_text(wall_time_s());
+    manifest.recipe = {{"toml", recipe::to_toml(recipe)}};
+    manifest.environment = {{"imported_family", model.family().name}, {"imported_layout", model.layout()}};
+    if (!tokenizer.sha256.empty()) manifest.data_position = {{"tokenizer_sha256", tokenizer.sha256}};
+    writer.commit(std::move(manifest));
+    writer.point_latest_here();
+  }
+  storage::write_synced(files, folder.path() / "recipe.toml", recipe::to_toml(recipe));
+  report.check = forward_check(folder.path(), report.model, report.parameters, recipe.recipe.train.dtype);
+  folder.commit();
+  return report;
+}
+
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,118 @@
+// `longhaul bench train | decode | checkpoint`: whole models on this machine.
+#include <memory>
+
+#include "base/terminal.h"
+#include "bench/models/checkpoint.h"
+#include "bench/models/decode.h"
+#include "bench/models/train.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "kernels/dispatch.h"
+#include "observe/table.h"
+
+namespace longhaul::cli {
+namespace {
+
+void add_bench_train(Command& group) {
+  struct Options {
+    bench::TrainRequest request;
+    std::string device = "auto";
+    bool json = false, explain = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command train =
+      group.add("train", "whole training steps of a preset on random tokens",
+                {{"GPT-2 in bf16", "bench train --preset gpt2-124m --batch 1 --sequence 1024 --dtype bf16"},
+                 {"half of the layers of a hybrid with experts, long", "bench train --preset hybrid-bench --sequence 8192 model.layers=4"},
+                 {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
+  train.option("--preset", options->request.preset, "model: see presets/").default_shown();
+  train.option("--batch", options->request.batch, "sequences a step").at_least(1).default_shown();
+  train.option("--sequence", options->request.sequence, "tokens a sequence").at_least(2).at_most(1 << 24).default_shown();
+  train.option("--dtype", options->request.dtype, "bf16, fp32 or fp64").one_of({"bf16", "fp32", "fp64"}).default_shown();
+  train.option("--steps", options->request.steps, "steps that are timed").at_least(1).default_shown();
+  train.option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  train.option("--seed", options->request.seed, "of weights and tokens").default_shown();
+  train.overrides(options->request.overrides);
+  train.flag("--explain-dispatch", options->explain, "say which implementation took each call, and why others did not");
+  train.json_flag(options->json, "print one JSON object");
+  train.on_run([options] {
+    kernels::Dispatcher::explain(options->explain);
+    options->request.device = device_named(options->device, "--device");
+    const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
+    const bench::Result result = bench::bench_train(options->request, peak);
+    if (options->json)
+      print_json(bench::to_json(result, peak));
+    else
+      print(bench::table_of({result}, peak, colours_wanted(stdout)));
+    return result.correct() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
+void add_bench_decode(Command& group) {
+  struct Options {
+    bench::DecodeRequest request;
+    std::string device = "auto";
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command decode = group.add("decode", "text of a preset with random weights, many sequences together beside one after the other",
+                             {{"sixteen sequences of the first run's model", "bench decode"},
+                              {"experts in eight bits beside bf16", "bench decode --preset hybrid-bench --experts int8"},
+                              {"for a script", "bench decode --preset gpt2-124m --dtype fp32 --json"}});
+  decode.option("--preset", options->request.preset, "model: see presets/").default_shown();
+  decode.option("--count", options->request.count, "sequences").at_least(1).default_shown();
+  decode.option("--prompt", options->request.prompt, "tokens of their prompt, which is the same").at_least(1).default_shown();
+  decode.option("--tokens", options->request.tokens, "new tokens of each").at_least(1).default_shown();
+  decode.option("--dtype", options->request.dtype, "bf16, fp32 or fp64").one_of({"bf16", "fp32", "fp64"}).default_shown();
+  decode.option("--experts", options->request.experts, "int8: beside it a model whose experts' weights are in eight bits").one_of({"int8"});
+  decode.option("--runs", options->request.runs, "runs that are timed, of each way").at_least(1).default_shown();
+  decode.option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  decode.option("--seed", options->request.seed, "of weights, prompt and draws").default_shown();
+  decode.json_flag(options->json, "print one JSON object");
+  decode.on_run([options] {
+    options->request.device = device_named(options->device, "--device");
+    const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
+    const bench::Result result = bench::bench_decode(options->request);
+    if (options->json)
+      print_json(bench::to_json(result, peak));
+    else
+      print(bench::table_of({result}, peak, colours_wanted(stdout)));
+    return result.correct() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
+void add_bench_checkpoint(Command& group) {
+  struct Options {
+    bench::CheckpointRequest request;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command checkpoint =
+      group.add("checkpoint", "what a checkpoint in memory at every step costs a step (exit 1: what lies there is not whole)",
+                {{"the table", "bench checkpoint"},
+                 {"1.5 GB of state", "bench checkpoint --preset gpt2-124m --batch 8 --sequence 512 --steps 3"},
+                 {"for a script", "bench checkpoint --json"}});
+  checkpoint.option("--preset", options->request.preset, "model: see presets/").default_shown();
+  checkpoint.option("--batch", options->request.batch, "sequences a step").at_least(1).at_most(1 << 20).default_shown();
+  checkpoint.option("--sequence", options->request.sequence, "tokens a sequence").at_least(2).at_most(1 << 24).default_shown();
+  checkpoint.option("--steps", options->request.steps, "steps of each kind that are timed").at_least(1).default_shown();
+  checkpoint.json_flag(options->json, "print one JSON object");
+  checkpoint.on_run([options] {
+    const bench::CheckpointCost cost = bench::measure_checkpoint(options->request);
+    if (options->json)
+      print_json(bench::to_json(options->request, cost));
+    else
+      print(bench::table_of(options->request, cost).text(colours_wanted(stdout)));
+    return cost.whole ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
+}  // namespace
+
+void add_bench_models(Command& group) {
+  add_bench_train(group);
+  add_bench_decode(group);
+  add_bench_checkpoint(group);
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,18 @@
+// How long a node's ranks go on without a driver. A driver that died is typed again and finds them, so ranks that get on are left alone for
+// long. Ranks that all stand have lost their peers as a rule: the driver lives elsewhere, has given this node up, and nobody will tell them to
+// end. Seconds. Source: docs/sources/reliability.md §5.1.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "control/wire/messages.h"
+
+namespace longhaul::control {
+
+inline bool lease_is_over(const std::vector<RankBeat>& running, double alone_s, double lease_s) {
+  const auto stands = [&](const RankBeat& rank) { return std::min(alone_s, rank.progress_age_s) > lease_s; };
+  return !running.empty() && std::ranges::all_of(running, stands);
+}
+
+}  // namespace longhaul::control

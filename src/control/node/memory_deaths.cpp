@@ -1,0 +1,57 @@
+#include "control/node/memory_deaths.h"
+
+#include <charconv>
+#include <string>
+
+#include "base/memory/memory_group.h"
+#include "base/process/process.h"
+#include "control/node/process_space.h"
+
+namespace longhaul::control {
+namespace {
+
+constexpr int kMomentsOfTheLog = 50;  // milliseconds: the kernel says whom it ended a moment after it did
+
+}  // namespace
+
+MemoryDeaths::MemoryDeaths(const std::filesystem::path& root)
+    : log_(root / "dev/kmsg"),
+      log_is_ours_(log_.problem().empty() && in_first_process_space(root)),
+      group_(memory_group_of(process_id(), root)) {
+  begin();
+}
+
+void MemoryDeaths::begin() {
+  log_.next();
+  killed_.clear();
+  explained_ = memory_kills_in(group_).value_or(0);
+}
+
+// "Out of memory: Killed process 4711 (longhaul) total-vm:…", and the same of a memory group.
+bool MemoryDeaths::named(int64_t process) {
+  constexpr std::string_view kWords = "Killed process ";
+  for (const std::string& line : log_.next()) {
+    const size_t at = line.find(kWords);
+    if (at == std::string::npos) continue;
+    int64_t number = 0;
+    std::from_chars(line.data() + at + kWords.size(), line.data() + line.size(), number);
+    killed_.insert(number);
+  }
+  return killed_.contains(process);
+}
+
+bool MemoryDeaths::took(int64_t process) {
+  const bool group_lost_one = memory_kills_in(group_).value_or(0) > explained_;
+  bool took = group_lost_one;
+  if (log_is_ours_) {
+    took = named(process);
+    for (int moment = 0; group_lost_one && !took && moment < kMomentsOfTheLog; ++moment) {
+      pause_briefly();
+      took = named(process);
+    }
+  }
+  if (took) explained_ += group_lost_one ? 1 : 0;
+  return took;
+}
+
+}  // namespace longhaul::control

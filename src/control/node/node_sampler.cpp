@@ -1,0 +1,142 @@
+#include "control/node/node_sampler.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/threads/worker.h"
+
+namespace longhaul::control {
+namespace {
+
+constexpr double kRetryOpening_s = 60;
+constexpr double kEnd_s = 2;  // for the thread to end; a driver or a file system that hangs does not keep the daemon
+
+}  // namespace
+
+struct NodeSampler::State {
+  explicit State(NodeSamplerOptions given) : options(std::move(given)) {}
+
+  void loop();
+  void begin();
+  void sample(const std::vector<int64_t>& running);
+  void finish();
+  void failed(const std::exception& error);
+
+  NodeSamplerOptions options;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<int64_t> processes;
+  bool ending = false, gone = false;  // gone: the thread has ended
+  // Of the thread alone.
+  std::optional<detect::SampleRingWriter> ring;
+  std::optional<detect::MachineSampler> sampler;
+  double next_try_s = 0;
+  bool warned = false;
+  std::unique_ptr<Worker> worker;
+};
+
+void NodeSampler::State::loop() {
+  std::unique_lock lock(mutex);
+  while (!ending) {
+    if (processes.empty()) {
+      lock.unlock();
+      finish();
+      lock.lock();
+      changed.wait(lock, [&] { return !processes.empty() || ending; });
+      continue;
+    }
+    lock.unlock();
+    begin();
+    lock.lock();
+    // The same moment on all machines whose clocks agree; half a second from now at least, so that no second comes twice.
+    const double now_s = wall_time_s(), next_s = std::floor(now_s + 0.5) + 1;
+    changed.wait_for(lock, std::chrono::duration<double>(next_s - now_s), [&] { return processes.empty() || ending; });
+    if (processes.empty() || ending) continue;
+    const std::vector<int64_t> running = processes;
+    lock.unlock();
+    sample(running);
+    lock.lock();
+  }
+  lock.unlock();
+  finish();
+  lock.lock();
+  gone = true;
+  changed.notify_all();
+}
+
+void NodeSampler::State::begin() {
+  if (ring || wall_time_s() < next_try_s) return;
+  try {
+    ring = detect::SampleRingWriter::open(options.folder / (options.owner.node + ".ring"), options.owner);
+    sampler.emplace(options.files);
+  } catch (const std::exception& error) {
+    failed(error);
+  }
+}
+
+// The first one after the ranks' start has no rates yet.
+void NodeSampler::State::sample(const std::vector<int64_t>& running) {
+  if (!ring) return;
+  try {
+    const double time_s = wall_time_s();
+    ring->write(time_s, options.owner.ranks_alone ? sampler->next(running) : sampler->next());
+  } catch (const std::exception& error) {
+    failed(error);
+  }
+}
+
+void NodeSampler::State::finish() {
+  if (!ring) return;
+  try {
+    ring->end(wall_time_s());
+    ring->close();
+  } catch (const std::exception& error) {
+    failed(error);
+  }
+  ring.reset();
+  sampler.reset();
+}
+
+void NodeSampler::State::failed(const std::exception& error) {
+  if (!warned) log_warning("{}: no samples of this machine are kept: {}", options.owner.node, error.what());
+  warned = true;
+  ring.reset();
+  sampler.reset();
+  next_try_s = wall_time_s() + kRetryOpening_s;
+}
+
+NodeSampler::NodeSampler(NodeSamplerOptions options) : state_(std::make_shared<State>(std::move(options))) {
+  state_->worker = std::make_unique<Worker>("samples");
+  state_->worker->post([state = state_.get()] { state->loop(); });
+}
+
+NodeSampler::~NodeSampler() {
+  std::unique_lock lock(state_->mutex);
+  state_->ending = true;
+  state_->changed.notify_all();
+  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(kEnd_s), [&] { return state_->gone; });
+  lock.unlock();
+  if (ended) return;
+  log_warning("{}: its thread of samples hangs and is left behind", state_->options.owner.node);
+  new std::shared_ptr<State>(state_);  // on purpose: it lives as long as the thread that is in it, and ends with the process
+}
+
+void NodeSampler::ranks_run(std::vector<int64_t> processes) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    const bool begins_or_ends = state_->processes.empty() != processes.empty();
+    state_->processes = std::move(processes);
+    if (!begins_or_ends) return;
+  }
+  state_->changed.notify_all();
+}
+
+}  // namespace longhaul::control

@@ -1,0 +1,91 @@
+// RankHost: the ranks of one node. Starts them as processes of their own with what they must know in their environment, reads their boards,
+// sees them end, ends them. It decides nothing: the driver does.
+//
+//   RankHost host(loop, children, {.node = "node-0", .folder = "/dev/shm/longhaul-…/node-0"}, [&](const RankExited& exited) { … });
+//   host.set_command(command);  host.start(message);  host.stop(message);  host.running();
+//
+// A rank is started when none of an earlier generation is left: a file that two would write has one writer. The folder's memory/ holds
+// checkpoints that outlive ranks; boards/ what they said last. Belongs to the loop's thread. Source: docs/sources/reliability.md §5.1, §5.2.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/net/event_loop.h"
+#include "base/process/children.h"
+#include "control/node/memory_deaths.h"
+#include "control/wire/messages.h"
+#include "observe/board/node_lease.h"
+#include "observe/board/rank_board.h"
+
+namespace longhaul::control {
+
+struct RankHostOptions {
+  std::string node;
+  std::filesystem::path folder;      // in shared memory
+  std::string program;               // this one's file
+  std::filesystem::path root = "/";  // where proc, sys and dev of this machine are
+};
+
+class RankHost {
+ public:
+  RankHost(EventLoop& loop, Children& children, RankHostOptions options, std::function<void(const RankExited&)> on_exit);
+
+  void set_command(RunCommand command) { command_ = std::move(command); }
+  void start(const StartRanks& start);
+  void stop(const StopRanks& stop);
+  void signal_all(int signal) const;
+  void ask_for_stacks() const;  // of those who would answer (SIGUSR2); on their boards a moment later
+  void end_all();               // at once
+  void renew_lease();           // ranks end themselves where this has not been called for half a minute
+
+  int64_t generation() const { return generation_; }
+  bool any_running() const;
+  bool ending() const { return ending_ && any_running(); }  // they were given time to end by themselves
+  std::vector<RankBeat> running() const;
+  const std::vector<RankExited>& ended() const { return ended_; }  // of this generation
+  // Of those that run, as they are now: boards and /proc; stacks, where they were asked for. What is returned puts it in words, in any thread:
+  // names of functions are looked up, which takes seconds.
+  std::function<std::vector<Evidence>()> evidence() const;
+  std::vector<int64_t> processes() const;  // of ranks that have not ended, of any generation
+  bool moved() const;                      // a rank has ended a step, or begun its first, since the call before
+
+ private:
+  struct Rank {
+    int64_t rank = 0, generation = 0;
+    pid_t pid = 0;
+    int64_t started_ns = 0;
+    std::filesystem::path board, log;
+    int64_t log_begins = 0;  // in its log, this generation
+    bool stopped = false;    // by us
+    mutable int64_t resumed_step = -1;
+    mutable std::optional<observe::BoardReader> reader;
+  };
+  const observe::BoardReader* board_of(const Rank& rank) const;
+  void start_now(const StartRanks& start);
+  void start_one(const StartRanks& start, size_t local);
+  void never_started(const StartRanks& start);
+  std::vector<std::string> words(const StartRanks& start) const;
+  std::vector<std::string> environment(const StartRanks& start, size_t local, const Rank& rank) const;
+  void on_end(int64_t number, int64_t generation, int status);
+  RankExited exited(const Rank& rank, int status);
+
+  EventLoop& loop_;
+  Children& children_;
+  RankHostOptions options_;
+  observe::NodeLease lease_;
+  MemoryDeaths deaths_;
+  RunCommand command_;
+  std::function<void(const RankExited&)> on_exit_;
+  int64_t generation_ = 0;
+  bool ending_ = false;
+  std::vector<Rank> ranks_;
+  std::vector<RankExited> ended_;
+  std::optional<StartRanks> waiting_;                           // for ranks of an earlier generation to be gone
+  mutable std::vector<std::pair<int64_t, int64_t>> last_seen_;  // rank and step
+};
+
+}  // namespace longhaul::control

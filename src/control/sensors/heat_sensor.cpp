@@ -1,0 +1,35 @@
+#include <charconv>
+
+#include "base/machine/kernel_file.h"
+#include "base/text/text.h"
+#include "control/sensors/sensors.h"
+
+namespace longhaul::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLooks = 6;  // in a row: clocks fall for a moment on machines that are well
+
+}  // namespace
+
+std::vector<HealthReport> HeatSensor::look() {
+  double count = 0;
+  bool any = false;
+  std::error_code none;
+  for (const auto& cpu : fs::directory_iterator(root_ / "sys/devices/system/cpu", none)) {
+    const std::string text = kernel_line(cpu.path() / "thermal_throttle/package_throttle_count");
+    double value = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) continue;
+    count += value, any = true;
+  }
+  if (!any) return {};
+  rising_ = count_ && count > *count_ ? rising_ + 1 : 0;
+  count_ = count;
+  if (rising_ == 0) told_ = false;
+  if (rising_ < kLooks || told_) return {};
+  told_ = true;
+  return {{.kind = "throttled", .device = "processors", .text = "they lower their clocks for heat again and again: look at the cooling"}};
+}
+
+}  // namespace longhaul::control

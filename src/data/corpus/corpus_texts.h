@@ -1,0 +1,27 @@
+// CorpusTexts: one side of the corpus to be pulled text by text (training a tokenizer asks for the next one). A background
+// worker reads ahead; at most about 16 MiB wait. A text is a document; documents of more than 4 MiB come in pieces cut at line ends.
+// Errors of reading are thrown by next(). One thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/corpus/corpus.h"
+
+namespace longhaul::data {
+
+class CorpusTexts {
+ public:
+  CorpusTexts(const Corpus& corpus, Split split);  // the corpus must outlive it
+  ~CorpusTexts();                                  // may come before the end
+  CorpusTexts(const CorpusTexts&) = delete;
+  CorpusTexts& operator=(const CorpusTexts&) = delete;
+
+  bool next(std::string& text);  // false: no more
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace longhaul::data

@@ -1,0 +1,41 @@
+// The normalizer of tokenizer.json: NFC, Replace, Prepend and sequences of them, applied to the text between added tokens.
+// Reading throws Error 65 for any other type. Const functions are thread-safe.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text/json.h"
+#include "data/tokenizer/splitting/regex.h"
+
+namespace longhaul::data {
+
+class Normalizer {
+ public:
+  Normalizer() = default;
+  explicit Normalizer(const JsonView& definition);
+
+  // The text itself when nothing changes; otherwise a view into `storage`. `continued`: the text goes on from a part that was
+  // handled before (streaming), so nothing is put in front of it.
+  std::string_view apply(std::string_view text, bool continued, std::deque<std::string>& storage) const;
+
+  bool empty() const { return steps_.empty(); }
+  bool only_nfc() const;           // every step is NFC
+  bool by_character() const;       // every step prepends, or replaces single characters: text may be cut between any two
+  char32_t space_becomes() const;  // what the steps make of a space (single-character replacements only)
+
+ private:
+  struct Step {
+    enum class Kind { kNfc, kReplaceText, kReplacePattern, kPrepend } kind;
+    std::string text;     // replaced text, or what is put in front
+    std::string content;  // replacement
+    std::optional<Regex> pattern;
+  };
+  void read(const JsonView& definition, int depth);
+  std::vector<Step> steps_;
+};
+
+}  // namespace longhaul::data

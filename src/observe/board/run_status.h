@@ -1,0 +1,94 @@
+// What the driver of a run says of it each second: control/status.json in the run folder, replaced as a whole. The same struct writes and reads it, from
+// one list of fields each. Reading forgives: what is missing or of another type is left as it is here, what is unknown is passed over; a file that is no
+// JSON at all is Error 65. Seconds are ages at updated_wall_time. Written by control/, read by observe/watch and `longhaul launch status`.
+//
+// Incident is the event of that name (observe/events/event.h), in the file's list (the last 50) or in the event stream.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "observe/events/event.h"
+
+namespace longhaul::observe {
+
+struct CollectiveStatus {
+  std::string group, name, kind, state;
+  int64_t sequence = -1;  // −1: none yet
+  static constexpr auto fields();
+};
+
+struct RankStatus {
+  int64_t rank = -1;
+  std::string node;
+  int64_t pid = 0;
+  std::string state;  // starting, running, ended, lost
+  int64_t generation = 0, step = 0, micro_step = 0;
+  std::string phase;  // data, forward, backward, communication, …
+  double phase_age_s = 0, beat_age_s = 0, progress_age_s = 0;
+  CollectiveStatus collective;  // the last
+  std::optional<double> loss, gradient_norm;
+  int64_t tokens = 0, resident_bytes = 0;
+  double step_seconds = 0;
+  std::map<std::string, double> phase_seconds;  // of the last step
+  static constexpr auto fields();
+};
+
+struct NodeStatus {
+  std::string node, host;
+  int64_t pid = 0;
+  std::string state;  // active, spare, lost, evicted
+  double last_beat_age_s = 0;
+  std::string reason;  // of an eviction or a loss
+  static constexpr auto fields();
+};
+
+// The event, and what only the driver's list says of it.
+struct Incident : IncidentReport {
+  double wall_time = 0;  // 0: not known
+  bool open = false;     // it is still being dealt with
+  static constexpr auto fields();
+};
+
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+  static constexpr auto fields();
+};
+
+struct RunStatus {
+  std::string run, recipe, state;  // INIT, RENDEZVOUS, CHECK, LOAD, TRAIN, DRAIN, DONE, SUSPECT, DIAGNOSE, REPAIR, FAILED
+  int64_t generation = 0, step = 0, steps = 0;
+  double updated_wall_time = 0, started_wall_time = 0;
+  struct Driver {
+    int64_t pid = 0;
+    std::string host, address;
+    static constexpr auto fields();
+  } driver;
+  int64_t restarts = 0;
+  double productive_seconds = 0, lost_seconds = 0;
+  std::optional<double> effective_ratio, effective_ratio_hour;
+  std::vector<MeshAxis> mesh;  // slowest axis first
+  std::vector<NodeStatus> nodes;
+  std::vector<RankStatus> ranks;
+  std::vector<Incident> incidents;
+  static constexpr auto fields();
+  int64_t size_of(std::string_view axis) const;  // 1 where the mesh has no such axis
+  // The pipeline stage of a rank: of each worker's ranks, which follow each other, pp is the slowest axis. The mesh may name the same ranks twice, by the
+  // axes of the experts too.
+  int64_t stage_of(int64_t rank) const;
+};
+
+std::filesystem::path status_file(const std::filesystem::path& run);
+RunStatus status_from_json(std::string_view text, const std::string& where = "");
+std::string to_json(const RunStatus& status);
+Incident incident_from_json(const nlohmann::json& object);
+nlohmann::ordered_json incident_json(const Incident& incident);
+
+}  // namespace longhaul::observe

@@ -1,0 +1,16 @@
+// A trace as Perfetto's protobuf, about a tenth of the size of Chrome's JSON and without its limits: a process a rank, a track a row, flows from sends to their
+// receives. Written by hand: a dozen fields of a format that only grows (google/perfetto, protos/perfetto/trace/trace_packet.proto, track_event.proto,
+// track_descriptor.proto). The file is a series of packets, so one that was cut short still opens.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "observe/trace/trace_file.h"
+
+namespace longhaul::observe {
+
+void write_perfetto_trace(const std::vector<RankTrace>& ranks, const std::function<void(std::string_view)>& write);
+
+}  // namespace longhaul::observe

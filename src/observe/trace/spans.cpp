@@ -1,0 +1,99 @@
+#include "observe/trace/spans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace longhaul::observe {
+namespace {
+
+// Whose step the thread computes; null: nobody's.
+thread_local const SpanRecorder* computing = nullptr;
+
+}  // namespace
+
+std::string_view name_of(SpanKind kind) {
+  constexpr std::string_view kNames[kSpanKinds] = {"forward",   "backward",   "backward input", "backward weight",
+                                                   "gradients", "norm",       "optimizer",      "values",
+                                                   "numbers",   "evaluation", "data",           "checkpoint copy"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+RankPhase phase_of(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::kForward:
+      return RankPhase::kForward;
+    case SpanKind::kBackward:
+    case SpanKind::kBackwardInput:
+    case SpanKind::kBackwardWeight:
+      return RankPhase::kBackward;
+    case SpanKind::kGradients:
+    case SpanKind::kNumbers:
+      return RankPhase::kCommunication;
+    case SpanKind::kNorm:
+    case SpanKind::kOptimizer:
+    case SpanKind::kValues:
+      return RankPhase::kOptimizer;
+    case SpanKind::kEvaluation:
+      return RankPhase::kEvaluation;
+    case SpanKind::kData:
+      return RankPhase::kData;
+    case SpanKind::kCheckpoint:
+      break;
+  }
+  return RankPhase::kCheckpoint;
+}
+
+bool SpanRecorder::computes_here() const { return computing == this; }
+
+ComputesFor::ComputesFor(const SpanRecorder& recorder) : before_(std::exchange(computing, &recorder)) {}
+ComputesFor::~ComputesFor() { computing = before_; }
+
+void SpanRecorder::start(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  LONGHAUL_ASSERT(!on(), "step {} is still recorded", trace_.step);
+  trace_ = {.step = step, .begin_ns = monotonic_ns()};
+  recorded_ = true;
+  computing = this;
+  on_.store(true, std::memory_order_relaxed);
+}
+
+StepTrace SpanRecorder::stop() {
+  const std::lock_guard lock(mutex_);
+  LONGHAUL_ASSERT(on() && computing == this, "no step is recorded by this thread");
+  on_.store(false, std::memory_order_relaxed);
+  computing = nullptr;
+  trace_.end_ns = monotonic_ns();
+  trace_.beside = std::exchange(beside_, {});
+  return std::exchange(trace_, {});
+}
+
+void SpanRecorder::add(const Span& span) {
+  const std::lock_guard lock(mutex_);
+  if (!on()) return;
+  if (trace_.spans.size() < most_)
+    trace_.spans.push_back(span);
+  else
+    ++trace_.dropped;
+}
+
+void SpanRecorder::add(CallSpan call) {
+  const std::lock_guard lock(mutex_);
+  if (!on()) return;
+  // One that the step before has started, or another thread: what lies in this step.
+  call.begin_ns = std::max(call.begin_ns, trace_.begin_ns);
+  call.end_ns = std::max(call.end_ns, call.begin_ns);
+  if (trace_.calls.size() < most_)
+    trace_.calls.push_back(std::move(call));
+  else
+    ++trace_.dropped;
+}
+
+void SpanRecorder::add(BesideSpan beside) {
+  constexpr size_t kMost = 256;
+  const std::lock_guard lock(mutex_);
+  if (recorded_ && beside_.size() < kMost) beside_.push_back(std::move(beside));
+}
+
+}  // namespace longhaul::observe

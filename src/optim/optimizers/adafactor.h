@@ -1,0 +1,58 @@
+// Adafactor (arXiv 1804.04235; docs/sources/optimizers.md §2): the second moment of a matrix is kept as row and column means only, and updates are as
+// large as the clip allows. With A = g² + ε1 and β2_t = 1 − t^−0.8, for a matrix w [n, m]:
+//   r ← β2_t r + (1 − β2_t) rowmean(A);  c likewise;  u = g / sqrt(r c / mean(r));  û = u / max(1, RMS(u)/d)
+// Vectors keep the whole second moment. optim.adafactor_form says who published the rest; lr is the schedule's:
+//   fairseq     α = ρ_t · max(1e-3, RMS(w)), ρ_t = min(lr, 1/√t), either of them off where optim.scale_by_weights or optim.relative_step is
+//               false; m ← β1 m + (1 − β1) α û with a momentum; w ← w (1 − α λ) − m (or α û)
+//   torch       the same α, without options; ε1, the machine's, bounds mean(r) and the square of u's divisor from below instead of being added;
+//               w ← w (1 − lr λ) − α û; no momentum
+//   big_vision  β2_t at most 0.999; m ← β1 m + (1 − β1) û with a momentum; w ← w (1 − lr λ) − lr m
+// Two reductions a step for each set of axes, whatever the number of matrices. On a CPU three passes over memory (kernels/updates/factored.h); LibTorch's
+// operations elsewhere.
+#pragma once
+
+#include <vector>
+
+#include "optim/optimizer.h"
+#include "optim/optimizers/factors.h"
+#include "optim/optimizers/matrix_tiles.h"
+
+namespace longhaul::optim {
+
+class Adafactor final : public Optimizer {
+ public:
+  Adafactor(const recipe::OptimOptions& options, Members members, MatrixImplementation implementation = MatrixImplementation::kAutomatic);
+  std::vector<StateTensor> state() override;
+
+ private:
+  struct Matrix {  // or vector
+    Shard shard;
+    Factors moment;
+    Tensor second;                     // of a vector
+    ShardState momentum;               // undefined: none
+    Partials::Place weights, updates;  // Σ w², Σ u²
+    Divisors divisors;                 // of a fused step
+  };
+  bool torch() const { return options_.adafactor_form == recipe::AdafactorForm::kTorch; }
+  double beta2() const;                                                                         // of the step that goes on
+  Tensor normalised(const Matrix& matrix, const StepSettings& settings) const;                  // u
+  double step_size(const Matrix& matrix, double lr) const;                                      // α
+  double shrink(const Matrix& matrix) const;                                                    // of û
+  double floor() const;                                                                         // of the square of u's divisor
+  bool of_steps() const { return options_.adafactor_form == recipe::AdafactorForm::kFairseq; }  // what the momentum follows, or of updates
+  void sum_squares(const StepSettings& settings);
+  void size_updates(const StepSettings& settings);
+  void update(const StepSettings& settings);
+  // The same on a CPU's threads, of the matrices of these tiles, working copies and gradients too.
+  void fused_squares(const MatrixTiles& tiles, const StepSettings& settings);
+  void fused_sizes(const MatrixTiles& tiles, const StepSettings& settings);
+  void fused_update(const MatrixTiles& tiles, const StepSettings& settings);
+
+  recipe::OptimOptions options_;
+  double momentum_ = 0;
+  std::vector<Matrix> matrices_;
+  MatrixWalks walks_;  // over them
+  Partials squares_, sizes_;
+};
+
+}  // namespace longhaul::optim

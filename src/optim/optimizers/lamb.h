@@ -1,0 +1,32 @@
+// LAMB (arXiv 1904.00962; docs/sources/optimizers.md §3) as NVIDIA's apex has it: AdamW's direction, made as long for every tensor as its weights are.
+//   m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²;  u = m̂ / (√v̂ + ε) + λ w;  w ← w − lr · ‖w‖/‖u‖ · u
+// The ratio is 1 where a norm is 0, and for tensors without weight decay (norms, biases) unless optim.nvlamb. optim.lamb_decay = "l2" adds λ w to the
+// gradient instead. Two states an element; two passes over memory on a CPU (kernels/updates), and one reduction between them: the squares of
+// norms, two numbers a tensor. The norms are those of logical tensors however they are cut: every expert has a ratio of its own.
+#pragma once
+
+#include "kernels/updates/loops.h"
+#include "optim/optimizers/elementwise.h"
+
+namespace longhaul::optim {
+
+class Lamb final : public Elementwise {
+ public:
+  Lamb(const recipe::OptimOptions& options, Members members);
+  std::vector<OfTensor> measured() const override;  // trust ratios
+
+ private:
+  kernels::LambScalars scalars(const StepSettings& settings, const Piece& piece) const;
+  double ratio(const Piece& piece) const;
+  size_t index_of(const Piece& piece) const { return static_cast<size_t>(&piece - pieces().data()); }
+  const Partials::Place& place_of(const Piece& piece) const { return places_[index_of(piece)]; }
+  Tensor update_of(const Views& views, const kernels::LambScalars& scalars) const;
+  void moments(const StepSettings& settings);
+  void update(const StepSettings& settings);
+
+  std::vector<Partials::Place> places_;  // one a piece
+  std::vector<bool> first_;              // likewise: whether the tensor is counted here
+  Partials norms_;
+};
+
+}  // namespace longhaul::optim

@@ -1,0 +1,20 @@
+// Lion (arXiv 2302.06675; docs/sources/optimizers.md §4), with decoupled weight decay: one state an element. On a CPU one pass over memory
+// (kernels/updates); LibTorch's operations elsewhere.
+//   c = β1 m + (1 − β1) g;  w ← w (1 − lr λ) − lr sign(c);  m ← β2 m + (1 − β2) g
+#pragma once
+
+#include "kernels/updates/loops.h"
+#include "optim/optimizers/elementwise.h"
+
+namespace longhaul::optim {
+
+class Lion final : public Elementwise {
+ public:
+  Lion(const recipe::OptimOptions& options, Members members);
+
+ private:
+  kernels::LionScalars scalars(const StepSettings& settings, const Piece& piece) const;
+  void update(const StepSettings& settings);
+};
+
+}  // namespace longhaul::optim

@@ -1,0 +1,229 @@
+#include "parallel/context/ring_attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "kernels/attention/raw.h"
+#include "kernels/differentiable.h"
+#include "kernels/recomputed.h"
+
+namespace longhaul::parallel {
+namespace {
+
+using comm::Work;
+using kernels::AttentionGradients;
+using kernels::AttentionOutside;
+using kernels::AttentionProblem;
+using kernels::AttentionResult;
+using kernels::BackwardCall;
+using kernels::Recorded;
+using kernels::Visibility;
+using layout::Range;
+
+// Of two runs of the row: what the queries of the one see of the keys of the other; documents that see nothing are left out.
+Visibility seen_between(const Visibility& visible, const Range& queries, const Range& keys) {
+  Visibility pair = visible.pair({queries.begin, queries.end()}, {keys.begin, keys.end()});
+  std::erase_if(pair.documents, [&](const auto& document) { return pair.seeing(document, {0, document.keys}).empty(); });
+  return pair;
+}
+
+bool sees(const Visibility& visible, const RingMember& queries, const RingMember& keys) {
+  return std::ranges::any_of(queries.runs, [&](const Range& q) {
+    return std::ranges::any_of(keys.runs, [&](const Range& k) { return !seen_between(visible, q, k).documents.empty(); });
+  });
+}
+
+// Who is where. The keys of member m are at member m + c after c hops.
+class Journey {
+ public:
+  explicit Journey(const Ring& ring) : ring_(ring) {
+    for (int64_t m = 0; m < members(); ++m) {
+      int64_t hops = members() - 1;
+      while (hops > 0 && !sees(ring.visible, at(m + hops), at(m))) --hops;
+      hops_.push_back(hops);
+    }
+  }
+  int64_t members() const { return static_cast<int64_t>(ring_.members.size()); }
+  int64_t index(int64_t m) const { return (m % members() + members()) % members(); }
+  const RingMember& at(int64_t m) const { return ring_.members[static_cast<size_t>(index(m))]; }
+  const RingMember& own() const { return at(ring_.own); }
+  const RingMember& visitor(int64_t hop) const { return at(ring_.own - hop); }
+  int64_t next_rank() const { return at(ring_.own + 1).rank; }
+  int64_t previous_rank() const { return at(ring_.own - 1).rank; }
+
+  int64_t hops(int64_t m) const { return hops_[static_cast<size_t>(index(m))]; }  // of its keys, in all
+  bool comes(int64_t hop) const { return hop < members() && hop <= hops(ring_.own - hop); }
+  bool goes_on(int64_t hop) const { return comes(hop) && hop < hops(ring_.own - hop); }
+
+ private:
+  const Ring& ring_;
+  std::vector<int64_t> hops_;
+};
+
+// The pairs of runs of own queries and visiting keys: f(rows of queries, rows of keys, what is seen).
+template <class Function>
+void for_each_pair(const Visibility& visible, const RingMember& own, const RingMember& visitor, const Function& f) {
+  int64_t q_row = 0;
+  for (const Range& q : own.runs) {
+    int64_t k_row = 0;
+    for (const Range& k : visitor.runs) {
+      const Visibility pair = seen_between(visible, q, k);
+      if (!pair.documents.empty()) f(Range{q_row, q.length}, Range{k_row, k.length}, pair);
+      k_row += k.length;
+    }
+    q_row += q.length;
+  }
+}
+
+Tensor rows_of(const Tensor& x, const Range& range) { return x.narrow(0, range.begin, range.length); }
+
+Tensor empty_rows(const Tensor& like, int64_t rows, ScalarType type) {
+  return at::empty({rows, like.size(1), like.size(2)}, like.options().dtype(type).requires_grad(false));
+}
+
+struct KeysAndValues {
+  Tensor k, v;
+};
+
+KeysAndValues room_for(const KeysAndValues& like, const RingMember& visitor, ScalarType type) {
+  return {empty_rows(like.k, visitor.tokens(), type), empty_rows(like.v, visitor.tokens(), type)};
+}
+
+// From member to member: what this rank has goes to the next while that of the one before comes.
+class Travel {
+ public:
+  Travel(comm::Communicator& group, std::string name) : group_(group), name_(std::move(name)) {}
+  void send(int64_t to, const KeysAndValues& pair) {
+    sent_.push_back(group_.exchange({comm::send_to(to, pair.k), comm::send_to(to, pair.v)}, {.name = name_}));
+  }
+  Work receive(int64_t from, const KeysAndValues& pair) {
+    return group_.exchange({comm::receive_from(from, pair.k), comm::receive_from(from, pair.v)}, {.name = name_});
+  }
+  void end() {
+    for (Work& work : sent_) work.wait();
+  }
+
+ private:
+  comm::Communicator& group_;
+  std::string name_;
+  std::vector<Work> sent_;
+};
+
+// Calls visit(hop, keys and values), this rank's own first, while the next are on their way; undefined where none come in that hop.
+template <class Visit>
+void go_round(const Ring& ring, const Journey& journey, const KeysAndValues& own, const char* name, const Visit& visit) {
+  Travel travel(*ring.group, name);
+  KeysAndValues here = own;
+  for (int64_t hop = 0; hop < journey.members(); ++hop) {
+    if (journey.goes_on(hop)) travel.send(journey.next_rank(), here);
+    KeysAndValues next;
+    Work coming;
+    if (journey.comes(hop + 1)) {
+      next = room_for(own, journey.visitor(hop + 1), own.k.scalar_type());
+      coming = travel.receive(journey.previous_rank(), next);
+    }
+    visit(hop, here);
+    coming.wait();
+    here = next;
+  }
+  travel.end();
+}
+
+// In the type of the values. A layer that is made again (kernels/recomputed.h) finds the result: nothing goes round before its backward pass.
+AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& own, double scale) {
+  if (kernels::runs_again()) {
+    const std::vector<Tensor> kept = kernels::kept_by_first_run();
+    return {kept.at(0), kept.at(1)};
+  }
+  const Journey journey(ring);
+  const ScalarType wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto options = q.options().dtype(wide).requires_grad(false);
+  const AttentionResult sum{at::zeros({q.size(0), q.size(1), own.v.size(2)}, options),
+                            at::full({q.size(0), q.size(1)}, -std::numeric_limits<double>::infinity(), options)};
+  go_round(ring, journey, own, "keys and values of the ring", [&](int64_t hop, const KeysAndValues& here) {
+    if (!journey.comes(hop)) return;
+    for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
+      const AttentionProblem problem{rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale};
+      kernels::merge_attention({rows_of(sum.o_thd, of_q), rows_of(sum.logsumexp_th, of_q)},
+                               kernels::attention_forward(problem, /*wide=*/true));
+    });
+  });
+  const AttentionResult result{sum.o_thd.to(own.v.scalar_type()), sum.logsumexp_th};
+  kernels::keep_for_second_run({result.o_thd, result.logsumexp_th});
+  return result;
+}
+
+// The gradients of visiting keys and values follow them: what this rank adds is ready before those of the ranks before it have come. From the
+// last rank that sees them they go home.
+std::vector<Tensor> backward(const Ring& ring, const Tensor& q, const KeysAndValues& own, const AttentionOutside& outside, double scale) {
+  const Journey journey(ring);
+  const ScalarType wide = outside.delta_th.scalar_type();
+  Travel gradients(*ring.group, "gradients of keys and values of the ring");
+  const Tensor dq = at::zeros(q.sizes(), q.options().dtype(wide).requires_grad(false));
+  const auto zeros = [&](const RingMember& member) {
+    const KeysAndValues room = room_for(own, member, wide);
+    return KeysAndValues{room.k.zero_(), room.v.zero_()};
+  };
+  KeysAndValues of_own = zeros(journey.own());  // where they do not travel
+  std::vector<std::pair<int64_t, KeysAndValues>> home;
+  KeysAndValues before;  // what the ranks before this one have added
+  Work arrival;
+  go_round(ring, journey, own, "keys and values of the ring (backward)", [&](int64_t hop, const KeysAndValues& here) {
+    const KeysAndValues added = std::exchange(before, {});
+    Work added_there = std::move(arrival);
+    // Asked for behind the keys and values of that hop, as they are sent.
+    if (journey.comes(hop + 1)) {
+      before = room_for(own, journey.visitor(hop + 1), wide);
+      arrival = gradients.receive(journey.previous_rank(), before);
+    }
+    if (!journey.comes(hop)) return;
+    const KeysAndValues sum = zeros(journey.visitor(hop));
+    for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
+      kernels::attention_backward({rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale},
+                                  {rows_of(outside.d_o_thd, of_q), rows_of(outside.logsumexp_th, of_q), rows_of(outside.delta_th, of_q)},
+                                  {rows_of(dq, of_q), rows_of(sum.k, of_k), rows_of(sum.v, of_k)});
+    });
+    if (hop > 0) {
+      added_there.wait();
+      sum.k.add_(added.k);
+      sum.v.add_(added.v);
+    }
+    if (journey.goes_on(hop)) {
+      gradients.send(journey.next_rank(), sum);
+    } else if (hop == 0) {
+      of_own = sum;
+    } else {
+      home.emplace_back(journey.visitor(hop).rank, sum);
+    }
+  });
+  for (const auto& [rank, sum] : home) gradients.send(rank, sum);
+  if (const int64_t hops = journey.hops(ring.own); hops > 0) gradients.receive(journey.at(ring.own + hops).rank, of_own).wait();
+  gradients.end();
+  return {dq.to(q.scalar_type()), of_own.k.to(own.k.scalar_type()), of_own.v.to(own.v.scalar_type())};
+}
+
+}  // namespace
+
+int64_t RingMember::tokens() const {
+  int64_t tokens = 0;
+  for (const Range& run : runs) tokens += run.length;
+  return tokens;
+}
+
+Tensor ring_attention(const Ring& ring, const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
+  return kernels::differentiable("ring_attention", {q, k, v}, [&]() -> Recorded {
+    const AttentionResult result = forward(ring, q, {k.detach().contiguous(), v.detach().contiguous()}, scale);
+    return {.results = {result.o_thd, result.logsumexp_th},
+            .saved = {q, k, v, result.o_thd, result.logsumexp_th},
+            .backward =
+                [ring, scale](const BackwardCall& call) {
+                  const Tensor& d_o = call.gradients[0];
+                  const AttentionOutside outside{d_o.contiguous(), call.saved[4], kernels::attention_delta(call.saved[3], d_o, Tensor())};
+                  return backward(ring, call.saved[0], {call.saved[1].contiguous(), call.saved[2].contiguous()}, outside, scale);
+                },
+            .not_recorded = {1}};
+  })[0];
+}
+
+}  // namespace longhaul::parallel

@@ -1,0 +1,85 @@
+#include "plan/memory/memory_layers.h"
+
+#include <algorithm>
+
+#include "plan/memory/memory_workspace.h"
+#include "recipe/architecture/toeplitz.h"
+
+namespace longhaul::plan {
+namespace {
+
+recipe::BlockSizes sizes_of(const MemoryRequest& request) {
+  return {.tokens = request.tokens(),
+          .documents = request.documents_at_once(),
+          .element = number(element_bytes(request.dtype)),
+          .wide = number(wide_bytes(request.dtype)),
+          .hidden = hidden_bytes(request)};
+}
+
+}  // namespace
+
+int64_t element_bytes(recipe::Dtype dtype) { return dtype == recipe::Dtype::kBf16 ? 2 : dtype == recipe::Dtype::kFp32 ? 4 : 8; }
+int64_t wide_bytes(recipe::Dtype dtype) { return dtype == recipe::Dtype::kFp64 ? 8 : 4; }
+
+double hidden_bytes(const MemoryRequest& request) {
+  return request.tokens() * number(request.model.hidden) * number(element_bytes(request.dtype));
+}
+
+AttentionResultBytes attention_result_bytes(const MemoryRequest& request, int64_t layer) {
+  const recipe::AttentionSizes attention = recipe::operators_of_layer(request.model, layer).attention;
+  const double of_each = request.tokens() * number(attention.heads);
+  return {.output = of_each * number(attention.value_dim * element_bytes(request.dtype)),
+          .log_sums = of_each * number(wide_bytes(request.dtype))};
+}
+
+double norm_bytes(const MemoryRequest& request) {
+  const double statistics = request.model.norm == recipe::Norm::kLayer ? 2 : 1;
+  return 2 * hidden_bytes(request) + statistics * request.tokens() * number(wide_bytes(request.dtype));
+}
+
+double rotary_bytes(const MemoryRequest& request) {
+  int64_t channels = 0, angles = 0;  // a table of each kind for all layers
+  for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
+    const recipe::OperatorSizes sizes = recipe::entry_of(mixer).operators(request.model);
+    channels = std::max(channels, sizes.attention.rotary_dim);
+    angles = std::max(angles, 2 * sizes.angles);
+  }
+  return request.tokens() * number(channels + angles) * number(wide_bytes(request.dtype));
+}
+
+// What a Toeplitz encoding reads, once along each axis.
+double embedding_bytes(const MemoryRequest& request) {
+  const size_t axes = std::max<size_t>(1, recipe::grid_of(request.model).size());
+  return request.model.toeplitz > 0 ? number(static_cast<int64_t>(axes)) * hidden_bytes(request) : 0;
+}
+
+BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer) {
+  const recipe::SequenceMixerEntry& entry = recipe::entry_of(request.model.mixer(layer));
+  const auto [attention, recurrence, angles, delta_rule] = recipe::operators_of_layer(request.model, layer);
+  recipe::BlockSizes sizes = sizes_of(request);
+  sizes.states = recurrence_states(request, recurrence) + delta_rule_states(request, delta_rule);
+  const bool first = layer == 0 && entry.of_first_layer.memory != nullptr;
+  BlockMemory memory = (first ? entry.of_first_layer.memory : entry.memory)(request.model, sizes);
+  memory.workspace = std::max(
+      {attention_workspace(request, attention), recurrence_workspace(request, recurrence), delta_rule_workspace(request, delta_rule)});
+  return memory;
+}
+
+DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dtype) {
+  DecodingState state;
+  const auto add = [&](const std::vector<recipe::MixerStateTensor>& tensors) {
+    for (const recipe::MixerStateTensor& tensor : tensors) {
+      const double bytes = number(tensor.elements() * (tensor.wide ? wide_bytes(dtype) : element_bytes(dtype)));
+      (tensor.of_token ? state.bytes_per_token : state.bytes) += bytes;
+    }
+  };
+  for (int64_t l = 0; l < model.layers; ++l) add(recipe::state_of_layer(model, l));
+  add(recipe::toeplitz_state(model));
+  return state;
+}
+
+BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer) {
+  return recipe::entry_of(mixer).memory(request.model, sizes_of(request));
+}
+
+}  // namespace longhaul::plan

@@ -1,0 +1,44 @@
+#include "plan/memory/update_memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "recipe/sections/optim_groups.h"
+#include "recipe/sections/optimizers.h"
+
+namespace longhaul::plan {
+namespace {
+
+constexpr double kTogether = 1 << 22;  // elements that Muon::in_groups waits for
+constexpr double kSum = 8;             // bytes: sums are fp64
+
+}  // namespace
+
+void UpdateMemory::Group::add(double each, double times) {
+  elements += each * times;
+  largest = std::max(largest, each);
+}
+
+double UpdateMemory::Group::at_once() const { return largest == 0 ? 0 : std::min(elements, std::ceil(kTogether / largest) * largest); }
+
+void UpdateMemory::add(const layout::ParameterSpec& spec, const layout::Shape& share, double ranks, double times) {
+  if (!spec.trainable) return;
+  const layout::Shape& shape = spec.tensor.global_shape;
+  const recipe::OptimOptions rule = recipe::optim_rule(options_, recipe::rule_of(options_, spec.tensor.role, spec.layer, shape)).options;
+  factors_ += times * static_cast<double>(recipe::optimizer_entry(rule.name).state_elements(rule, share).factors);
+  if (rule.name != "muon") return;
+  const auto elements = static_cast<double>(spec.elements());
+  if (ranks == 1) return whole_.add(elements, times);
+  shared_ += times * elements;
+  own_.add(elements, times / ranks);
+}
+
+// Of each row and column that the states have a number of there is a sum. Muon: directions of all shared matrices and what they become, which come and go
+// together; beside them results of those that are worked on; behind that, of the other matrices, copies of directions (with Nesterov's) and results.
+double UpdateMemory::bytes() const {
+  const double copies = options_.nesterov ? 2 : 1;
+  const double elements = std::max(2 * shared_ + own_.at_once(), shared_ + copies * whole_.at_once());
+  return kSum * factors_ + static_cast<double>(wide_) * elements;
+}
+
+}  // namespace longhaul::plan

@@ -1,0 +1,187 @@
+#include "plan/search/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/progress.h"
+
+namespace longhaul::plan {
+namespace {
+
+using recipe::PipelineSchedule;
+using recipe::Recompute;
+
+std::vector<int64_t> powers_of_two(int64_t most) {
+  std::vector<int64_t> powers;
+  for (int64_t power = 1; power <= most; power *= 2) powers.push_back(power);
+  return powers;
+}
+
+// With a number that is none every comparison is false, and a search would throw good layouts away without a word.
+PlanCandidate timed(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch, const RankMemory& memory) {
+  PlanCandidate candidate{.layout = layout, .parts = step_parts(work, layout, batch, cluster, default_practice(layout)), .memory = memory};
+  candidate.seconds = candidate.parts.total();
+  LONGHAUL_ASSERT(std::isfinite(candidate.seconds) && candidate.seconds > 0 && std::isfinite(memory.total()), "{} takes {} s and {} bytes",
+                  layout.text(), candidate.seconds, memory.total());
+  candidate.tokens_per_second = static_cast<double>(batch) * work.sequence / candidate.seconds;
+  candidate.mfu = candidate.tokens_per_second * work.flops.causal() / (static_cast<double>(layout.world()) * cluster.device.bf16_flops);
+  return candidate;
+}
+
+class Searcher {
+ public:
+  Searcher(const Work& work, const Cluster& cluster, const SearchLimits& limits) : work_(work), cluster_(cluster), limits_(limits) {}
+
+  SearchResult run() {
+    const Stopwatch watch;
+    const int64_t most_cp =
+        limits_.most_context > 0 ? limits_.most_context : std::max<int64_t>(1, static_cast<int64_t>(work_.sequence) / kLeastContext);
+    for (const int64_t tp : powers_of_two(cluster_.device.node)) {
+      for (int64_t pp = 1; pp <= static_cast<int64_t>(work_.layers); ++pp) {
+        for (const int64_t cp : powers_of_two(most_cp)) try_grid({.tp = tp, .pp = pp, .cp = cp});
+      }
+    }
+    std::ranges::sort(result_.best, {}, &PlanCandidate::seconds);
+    result_.best.resize(std::min(result_.best.size(), static_cast<size_t>(limits_.keep)));
+    for (auto& [reason, rejected] : rejected_) result_.rejected.push_back(std::move(rejected));
+    std::ranges::sort(result_.rejected, std::ranges::greater(), &Rejected::layouts);
+    result_.seconds = watch.seconds();
+    return std::move(result_);
+  }
+
+ private:
+  // The example's text is made once.
+  template <class Text>
+  void reject(const char* reason, Text example) {
+    ++result_.tried;
+    Rejected& rejected = rejected_[reason];
+    if (rejected.layouts++ > 0) return;
+    rejected.reason = reason;
+    rejected.example = example();
+  }
+
+  void try_grid(PlanLayout layout) {
+    const int64_t replica = layout.tp * layout.pp * layout.cp;
+    if (cluster_.gpus % replica != 0) {
+      return reject("the devices cannot be dealt out", [&] {
+        return fmt::format("tp {} · pp {} · cp {} does not divide {}", layout.tp, layout.pp, layout.cp, cluster_.gpus);
+      });
+    }
+    if (!work_.deals_out_heads(layout.tp)) {
+      return reject("heads cannot be dealt out over tensor ranks",
+                    [&] { return fmt::format("{} heads, {} of keys, over {}", work_.heads, work_.kv_heads, layout.tp); });
+    }
+    layout.dp = cluster_.gpus / replica;
+    for (const int64_t ep : powers_of_two(std::max<int64_t>(1, work_.expert_count))) {
+      layout.ep = ep;
+      if (layout.dp * layout.cp * layout.tp % ep != 0 || (ep > 1 && work_.expert_count % ep != 0)) {
+        reject("experts cannot be dealt out", [&] {
+          return fmt::format("{} experts over {} of {} ranks of a stage", work_.expert_count, ep, layout.dp * layout.cp * layout.tp);
+        });
+        continue;
+      }
+      for (const int64_t etp : work_.expert_count > 0 ? powers_of_two(2 * layout.tp) : std::vector<int64_t>{1}) {
+        if (layout.dp * layout.cp * layout.tp % (ep * etp) != 0) continue;
+        layout.etp = etp;
+        try_micro_batches(layout);
+      }
+    }
+  }
+
+  // Once none of a size fits, none that is larger does.
+  void try_micro_batches(PlanLayout layout) {
+    for (const int64_t micro_batch : powers_of_two(std::max<int64_t>(1, limits_.batch / layout.dp))) {
+      layout.micro_batch = micro_batch;
+      if (limits_.batch % (layout.dp * micro_batch) != 0) {
+        return reject("the batch cannot be dealt out",
+                      [&] { return fmt::format("{} sequences over dp {} · micro-batch {}", limits_.batch, layout.dp, micro_batch); });
+      }
+      if (!try_schedules(layout)) return;
+    }
+  }
+
+  bool try_schedules(PlanLayout layout) {
+    if (layout.pp == 1) return try_memory(layout);
+    const int64_t m = layout.micro_batches(limits_.batch), most_chunks = static_cast<int64_t>(work_.layers) / layout.pp;
+    bool any = false;
+    for (const auto schedule : {PipelineSchedule::k1F1B, PipelineSchedule::kZbH1, PipelineSchedule::kZbV}) {
+      layout.schedule = schedule;
+      layout.chunks = schedule == PipelineSchedule::kZbV ? 2 : 1;
+      if (layout.chunks <= most_chunks) any |= try_memory(layout);
+    }
+    if (most_chunks > 1 && m % layout.pp != 0) {
+      reject("interleaved stages need whole rounds", [&] { return fmt::format("{} micro-batches over pp {}", m, layout.pp); });
+      return any;
+    }
+    layout.schedule = PipelineSchedule::kInterleaved;
+    for (layout.chunks = 2; layout.chunks <= most_chunks; ++layout.chunks) any |= try_memory(layout);
+    return any;
+  }
+
+  // At each stage of ZeRO, which costs here and gains there, the least recomputation that fits: more of it only costs.
+  bool try_memory(PlanLayout layout) {
+    const int64_t most = layout.dp * layout.cp > 1 ? 3 : 0;
+    bool any = false;
+    for (layout.zero = 0; layout.zero <= most; ++layout.zero) {
+      for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+        layout.recompute = recompute;
+        if (!keep_if_it_fits(layout)) continue;
+        any = true;
+        break;
+      }
+    }
+    return any;
+  }
+
+  bool keep_if_it_fits(const PlanLayout& layout) {
+    const RankMemory memory = rank_memory(work_, layout, limits_.batch, cluster_);
+    if (memory.total() <= cluster_.device.memory_bytes) {
+      keep(layout, memory);
+      return true;
+    }
+    reject("it does not fit into memory", [&] {
+      return fmt::format("{}: {} of {}", layout.text(), bytes_text(whole_bytes(memory.total())),
+                         bytes_text(whole_bytes(cluster_.device.memory_bytes)));
+    });
+    return false;
+  }
+
+  void keep(const PlanLayout& layout, const RankMemory& memory) {
+    ++result_.tried;
+    PlanCandidate candidate = timed(work_, layout, cluster_, limits_.batch, memory);
+    const auto full = static_cast<size_t>(4 * limits_.keep);
+    if (result_.best.size() >= full && candidate.seconds >= worst_) {
+      ++rejected_["a faster layout exists"].layouts;
+      rejected_["a faster layout exists"].reason = "a faster layout exists";
+      return;
+    }
+    result_.best.push_back(std::move(candidate));
+    if (result_.best.size() < 2 * full) return;
+    std::ranges::nth_element(result_.best, result_.best.begin() + static_cast<std::ptrdiff_t>(full), {}, &PlanCandidate::seconds);
+    result_.best.resize(full);
+    worst_ = std::ranges::max_element(result_.best, {}, &PlanCandidate::seconds)->seconds;
+  }
+
+  const Work& work_;
+  const Cluster& cluster_;
+  const SearchLimits& limits_;
+  SearchResult result_;
+  std::map<std::string_view, Rejected> rejected_;
+  double worst_ = std::numeric_limits<double>::infinity();  // of those kept, once they are many
+};
+
+}  // namespace
+
+PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch) {
+  return timed(work, layout, cluster, batch, rank_memory(work, layout, batch, cluster));
+}
+
+SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits) { return Searcher(work, cluster, limits).run(); }
+
+}  // namespace longhaul::plan

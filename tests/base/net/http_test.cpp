@@ -1,0 +1,257 @@
+// The client and the server against each other, and the server against raw requests, over real sockets of this machine.
+#include "base/net/http.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <future>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/http_server.h"
+#include "base/net/network.h"
+#include "base/net/socket.h"
+#include "base/process/process.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+template <class Work>
+std::string http_error(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Http, Addresses) {
+  EXPECT_EQ(http_address("http://a:9090/x/").path, "/x");
+  EXPECT_EQ(http_address("http://[::1]:81").host, "::1");
+  EXPECT_EQ(http_address("http://a").port, 80);
+  EXPECT_EQ(http_address("https://hooks.example/services/T0").port, 443);
+  EXPECT_EQ(text_of(http_address("https://[::1]/x")), "https://[::1]:443/x");
+  for (const char* bad : {"ftp://a", "a:9090", "http://", "http://a:0", "http://a:99999", "http://a b", "https://"})
+    EXPECT_THROW(http_address(bad), Error) << bad;
+  EXPECT_EQ(url_encoded("a b{\"c\"}+1"), "a%20b%7B%22c%22%7D%2B1");
+}
+
+TEST(Http, ErrorsNameTheAddress) {
+  const HttpAddress nobody{.host = "127.0.0.1", .port = free_port()};
+  EXPECT_THAT(http_error([&] { http_get(nobody, "/", 2); }), HasSubstr(fmt::format("127.0.0.1:{}", nobody.port)));
+}
+
+class HttpServing : public ::testing::Test {
+ protected:
+  static HttpReply echo(const HttpRequest& request) {
+    if (request.path == "/throws") throw Error({.what = "a secret of the program"});
+    if (request.path == "/long") return {.body = std::string(100'000, 'x')};
+    std::string text = request.path + " " + request.accept;
+    for (const auto& [name, value] : request.query) text += " " + name + "=" + value;
+    return {.type = "text/plain", .body = text};
+  }
+  // One request as it is written here; the whole answer.
+  std::string raw(const HttpServer& server, const std::string& request) const {
+    const auto result = run_process({"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/\"$1\"; printf '%b' \"$2\" >&3; cat <&3", "bash",
+                                     std::to_string(server.port()), request},
+                                    {}, 20);
+    return result.output;
+  }
+};
+
+TEST_F(HttpServing, AnswersWhatIsAsked) {
+  const HttpServer server({}, echo);
+  const HttpAddress address = http_address("http://127.0.0.1:" + std::to_string(server.port()));
+  const HttpAnswer answer = http_get(address, "/a%20b?x=1%262", 5);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "/a b */* x=1&2");
+  EXPECT_THAT(http_error([&] { http_get(address, "/long", 5, 1000); }), HasSubstr("at most 1000 bytes"));
+  EXPECT_EQ(http_get(address, "/long", 5, 100'000).body.size(), 100'000u);
+}
+
+TEST_F(HttpServing, OnlyReads) {
+  const HttpServer server({}, echo);
+  const HttpAddress address = http_address(server.url());
+  EXPECT_EQ(http_post(address, "{}", "application/json", 5).status, 405);
+  EXPECT_THAT(raw(server, "DELETE /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"), AllOf(HasSubstr(" 405 "), HasSubstr("Allow: GET, HEAD")));
+  const std::string head = raw(server, "HEAD /x HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n");
+  EXPECT_THAT(head, AllOf(HasSubstr(" 200 "), HasSubstr("X-Content-Type-Options: nosniff"),
+                          HasSubstr("Content-Security-Policy: default-src 'none'")));
+  EXPECT_TRUE(head.ends_with("\r\n\r\n")) << "no body: " << head;
+}
+
+TEST_F(HttpServing, RefusesNamesThatAreNotItsOwn) {
+  const HttpServer server({.names = {"Watch.example"}}, echo);
+  const auto status_for = [&](const std::string& host) {
+    return raw(server, "GET / HTTP/1.1\\r\\nHost: " + host + "\\r\\n\\r\\n").substr(9, 3);
+  };
+  EXPECT_EQ(status_for("evil.example"), "421") << "a page of evil.example whose name leads here now";
+  EXPECT_EQ(status_for("127.0.0.1.evil.example:80"), "421");
+  EXPECT_EQ(status_for(""), "421");
+  for (const char* host : {"127.0.0.1", "localhost:8080", "LOCALHOST", "[::1]:8080", "10.1.2.3:80", "watch.example:80"})
+    EXPECT_EQ(status_for(host), "200") << host;
+}
+
+TEST_F(HttpServing, AsksForTheToken) {
+  const HttpServer server({.token = "s3cret"}, echo);
+  const auto with = [&](const std::string& header) { return raw(server, "GET / HTTP/1.1\\r\\nHost: localhost\\r\\n" + header + "\\r\\n"); };
+  EXPECT_THAT(with(""), AllOf(HasSubstr(" 401 "), HasSubstr("WWW-Authenticate: Basic"), Not(HasSubstr("s3cret"))));
+  EXPECT_THAT(with("Authorization: Bearer s3cre\\r\\n"), HasSubstr(" 401 "));
+  EXPECT_THAT(with("Authorization: Bearer s3cret\\r\\n"), HasSubstr(" 200 "));
+  EXPECT_THAT(with("Authorization: Basic bG9uZ2hhdWw6czNjcmV0\\r\\n"), HasSubstr(" 200 ")) << "longhaul:s3cret, as browsers send it";
+}
+
+TEST_F(HttpServing, AFailureIsTheServersOwn) {
+  const HttpServer server({}, echo);
+  const HttpAnswer answer = http_get(http_address(server.url()), "/throws", 5);
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_THAT(answer.body, Not(HasSubstr("secret")));
+  EXPECT_EQ(http_get(http_address(server.url()), "/", 5).status, 200);
+}
+
+TEST_F(HttpServing, APortHasOneServer) {
+  const HttpServer server({}, echo);
+  EXPECT_THAT(http_error([&] { const HttpServer second({.port = server.port()}, echo); }), HasSubstr("it is in use"));
+}
+
+TEST_F(HttpServing, EndsAtOnceAndMayBeginAgain) {
+  const Stopwatch watch;
+  uint16_t port = 0;
+  {
+    const HttpServer server({}, echo);
+    port = server.port();
+    EXPECT_EQ(http_get(http_address(server.url()), "/", 5).status, 200);
+  }
+  const HttpServer again({.port = port}, echo);
+  EXPECT_EQ(http_get(http_address(again.url()), "/", 5).status, 200);
+  EXPECT_LT(watch.seconds(), 10);
+}
+
+// A connection by hand, with the first letter of a request; closed with the test.
+Socket connected_to(const HttpServer& server) {
+  Socket socket = Socket::connect({"127.0.0.1", server.port()});
+  size_t written = 0;
+  while (socket.write("G", written) == Socket::Result::kNothing) pause_briefly();
+  return socket;
+}
+
+void write_all(Socket& socket, std::string_view text) {
+  while (!text.empty()) {
+    size_t written = 0;
+    ASSERT_NE(socket.write(text, written), Socket::Result::kEnd);
+    text.remove_prefix(written);
+  }
+}
+
+std::string read_to_the_end(Socket& socket) {
+  std::string all;
+  while (true) {
+    switch (socket.read(all)) {
+      case Socket::Result::kEnd:
+        return all;
+      case Socket::Result::kNothing:
+        pause_briefly();
+        break;
+      case Socket::Result::kSome:
+        break;
+    }
+  }
+}
+
+TEST_F(HttpServing, ConnectionsThatOnlyWaitCostNobodyAnything) {
+  const HttpServer server({.patience_s = 1e6}, echo);
+  std::vector<Socket> slow;
+  for (int i = 0; i < 200; ++i) slow.push_back(connected_to(server));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(http_get(http_address(server.url()), "/", 10).status, 200);
+}
+
+TEST_F(HttpServing, WhereTheyAreTooManyThoseThatAskForNothingGo) {
+  const HttpServer server({.patience_s = 1e6, .most_connections = 8}, echo);
+  std::vector<Socket> slow;
+  for (int i = 0; i < 40; ++i) slow.push_back(connected_to(server));
+  EXPECT_EQ(http_get(http_address(server.url()), "/", 10).status, 200);
+  read_to_the_end(slow.front());  // the oldest was closed
+  write_all(slow.back(), "ET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(read_to_the_end(slow.back()), HasSubstr(" 200 "));
+}
+
+// The deadline is of the whole request: a byte now and then does not move it.
+TEST_F(HttpServing, ARequestByDropsIsCut) {
+  const HttpServer server({.patience_s = 0.1}, echo);
+  Socket socket = connected_to(server);
+  std::string answer;
+  bool cut = false;
+  for (int i = 0; i < 7'000 && !cut; ++i) {
+    size_t written = 0;
+    cut = socket.write("a", written) == Socket::Result::kEnd || socket.read(answer) == Socket::Result::kEnd;
+    pause_briefly();
+  }
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(answer, "");
+}
+
+TEST_F(HttpServing, WhoDoesNotTakeTheReplyHoldsUpNobody) {
+  const HttpServer server(
+      {}, [](const HttpRequest& request) { return HttpReply{.body = request.path == "/large" ? std::string(32 << 20, 'x') : "small"}; });
+  Socket slow = connected_to(server);
+  write_all(slow, "ET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(http_get(http_address(server.url()), "/", 10).body, "small");
+  EXPECT_EQ(http_get(http_address(server.url()), "/large", 30).body.size(), size_t{32} << 20);
+}
+
+TEST_F(HttpServing, WhoHasSaidAllIsAnswered) {
+  std::promise<void> goes_on;
+  const auto told = goes_on.get_future().share();
+  const HttpServer server({}, [&](const HttpRequest&) {
+    told.wait();
+    return HttpReply{.body = "late"};
+  });
+  Socket socket = connected_to(server);
+  write_all(socket, "ET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  ::shutdown(socket.descriptor(), SHUT_WR);
+  goes_on.set_value();
+  EXPECT_TRUE(read_to_the_end(socket).ends_with("\r\n\r\nlate"));
+}
+
+TEST_F(HttpServing, AHeaderOfAReplyBeginsNoOther) {
+  const HttpServer server({}, [](const HttpRequest&) { return HttpReply{.headers = {{"Location", "/a\r\nSet-Cookie: x=1"}}}; });
+  EXPECT_THAT(raw(server, "GET / HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"), HasSubstr("Location: /aSet-Cookie: x=1\r\n"));
+}
+
+// More requests than are answered at once: each gets its own answer.
+TEST_F(HttpServing, ManyAtOnceAreAllAnswered) {
+  const HttpServer server({}, echo);
+  std::vector<Socket> clients;
+  for (int i = 0; i < 60; ++i) clients.push_back(connected_to(server));
+  for (size_t i = 0; i < clients.size(); ++i) write_all(clients[i], fmt::format("ET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", i));
+  for (size_t i = 0; i < clients.size(); ++i) EXPECT_TRUE(read_to_the_end(clients[i]).ends_with(fmt::format("\r\n\r\n/{} ", i))) << i;
+}
+
+TEST(Http, WhereToListen) {
+  EXPECT_EQ(http_server_address("8080").port, 8080);
+  EXPECT_EQ(http_server_address("8080").host, "127.0.0.1");
+  EXPECT_EQ(http_server_address("[::1]:80").host, "::1");
+  EXPECT_EQ(http_server_address("0.0.0.0:80").host, "0.0.0.0");
+  for (const char* bad : {"", "x", ":80", "h:99999", "80x", "h:-1"}) EXPECT_THROW(http_server_address(bad), Error) << bad;
+}
+
+// A server that takes a connection and says nothing, or says it a byte at a time.
+TEST(Http, WaitsNoLongerThanAsked) {
+  const Listener silent = listen_on(0);
+  const Stopwatch watch;
+  EXPECT_THAT(http_error([&] { http_get({.host = "127.0.0.1", .port = silent.port}, "/", 0.3); }),
+              HasSubstr("an answer within 0.3 seconds"));
+  EXPECT_LT(watch.seconds(), 5);
+  run_process({"true"});  // the listener's descriptor ends with the process
+}
+
+}  // namespace
+}  // namespace longhaul
