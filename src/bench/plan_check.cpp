@@ -21,7 +21,7 @@
 #include "observe/table.h"
 #include "plan/step_time.h"
 #include "recipe/load.h"
-#include "train/local_cluster.h"
+#include "run/local_cluster.h"
 
 namespace longhaul::bench {
 namespace {
@@ -218,7 +218,7 @@ PlanCheck check_plan(const PlanCheckRequest& request) {
     }
   }
   Machines machines;
-  for (const PlanCheckRow& row : check.rows) machines.try_emplace(row.ranks, train::local_cluster(row.ranks));
+  for (const PlanCheckRow& row : check.rows) machines.try_emplace(row.ranks, run::local_cluster(row.ranks));
   const Constants constants = fitted(check.rows, of, machines);
   const plan::Cluster cluster = cluster_with(constants, machines, 1);
   check.efficiency = cluster.efficiency;
@@ -237,7 +237,7 @@ PlanCheck check_plan(const PlanCheckRequest& request) {
   check.mean_error /= static_cast<double>(measured.size());
   check.correlation = rank_correlation(measured, said);
   if (request.keep)
-    train::keep_local_constants({.efficiency = check.efficiency, .link_rate = check.link_rate, .worst_error = check.worst_error});
+    run::keep_local_constants({.efficiency = check.efficiency, .link_rate = check.link_rate, .worst_error = check.worst_error});
   return check;
 }
 

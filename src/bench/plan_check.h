@@ -19,7 +19,7 @@ struct PlanCheckRequest {
   int64_t steps = 20;            // of each run
   int64_t rounds = 1;            // through all runs: what else a machine does rarely disturbs the same run twice
   bool processes = false;        // ranks are processes under `launch`; else threads
-  bool keep = false;             // the constants, for later plans of this machine (train/local_cluster.h)
+  bool keep = false;             // the constants, for later plans of this machine (run/local_cluster.h)
   std::filesystem::path folder;  // for the runs; empty: a temporary one
 };
 

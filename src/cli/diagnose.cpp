@@ -25,8 +25,8 @@
 #include "control/wire/placement.h"
 #include "observe/table.h"
 #include "plan/reliability/spares.h"
+#include "prove/alignment_check.h"
 #include "tensor/libtorch_folder.h"
-#include "train/alignment_check.h"
 
 namespace longhaul::cli {
 
@@ -74,7 +74,7 @@ CheckFinding finding_of(const std::string& name, const control::CheckContext& co
   if (name == "gpu") return control::gpu_check(context);
   if (name == "product") return bench::product_check(context);
   if (name == "memory") return control::memory_check(context);
-  if (name == "alignment") return train::alignment_check(context);
+  if (name == "alignment") return prove::alignment_check(context);
   LONGHAUL_ASSERT(false, "no check {}", name);
 }
 

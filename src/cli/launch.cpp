@@ -20,7 +20,7 @@
 #include "control/widths.h"
 #include "detect/minder/models.h"
 #include "recipe/load.h"
-#include "train/run_folder.h"
+#include "run/run_folder.h"
 
 namespace longhaul::cli {
 
@@ -45,7 +45,7 @@ constexpr int64_t kFewestForDetect = 8;  // nodes from which on their samples ar
 constexpr double kLastWords_s = 8;
 
 std::filesystem::path run_folder_of(const LaunchArguments& arguments) {
-  return arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
+  return arguments.run.empty() ? run::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
 }
 
 void check_launch(const LaunchArguments& arguments) {

@@ -15,7 +15,7 @@
 #include "plan/search/plan_report.h"
 #include "plan/validation_report.h"
 #include "recipe/load.h"
-#include "train/local_cluster.h"
+#include "run/local_cluster.h"
 
 namespace longhaul::cli {
 
@@ -40,9 +40,8 @@ plan::PlanReport report_of(const PlanArguments& a) {
   }
   const recipe::LoadedRecipe loaded = recipe::load(a.recipe, a.overrides);
   const recipe::Recipe& recipe = loaded.recipe;
-  plan::PlanReport report{.recipe = a.recipe,
-                          .cluster = a.cluster == "local" ? train::local_cluster(a.gpus) : plan::load_cluster(a.cluster, a.gpus),
-                          .work = {}};
+  plan::PlanReport report{
+      .recipe = a.recipe, .cluster = a.cluster == "local" ? run::local_cluster(a.gpus) : plan::load_cluster(a.cluster, a.gpus), .work = {}};
   if (!a.calibrate.empty()) report.cluster.efficiency = plan::calibrated(a.calibrate, report.cluster);
   report.work = plan::work_of(recipe.model, recipe.train.sequence);
   report.batch = recipe.train.batch;

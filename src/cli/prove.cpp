@@ -16,10 +16,10 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/table.h"
+#include "prove/prove.h"
+#include "prove/prove_covering.h"
+#include "prove/prove_task.h"
 #include "recipe/load.h"
-#include "train/prove.h"
-#include "train/prove_covering.h"
-#include "train/prove_task.h"
 
 namespace longhaul::cli {
 namespace {
@@ -31,10 +31,10 @@ struct ProveArguments {
   bool json = false;
 };
 
-nlohmann::ordered_json json_of(const train::Proof& proof, recipe::Dtype working) {
+nlohmann::ordered_json json_of(const prove::Proof& proof, recipe::Dtype working) {
   nlohmann::ordered_json json = {
       {"layout", proof.layout}, {"ranks", proof.ranks}, {"status", proof.status_name()}, {"reason", proof.reason}};
-  if (proof.status != train::Proof::Status::kTried) return json;
+  if (proof.status != prove::Proof::Status::kTried) return json;
   json["holds"] = proof.holds;
   json["worst"] = proof.worst;
   if (working != recipe::Dtype::kFp64) json[fmt::format("worst_{}", recipe::name_of_value(working))] = proof.worst_working;
@@ -45,12 +45,12 @@ nlohmann::ordered_json json_of(const train::Proof& proof, recipe::Dtype working)
   return json;
 }
 
-std::string result_of(const train::Proof& proof) {
-  if (proof.status != train::Proof::Status::kTried) return std::string(proof.status_name());
+std::string result_of(const prove::Proof& proof) {
+  if (proof.status != prove::Proof::Status::kTried) return std::string(proof.status_name());
   return proof.holds ? "equal" : "DIFFERS";
 }
 
-std::string text_of(const std::vector<train::Proof>& proofs, recipe::Dtype working) {
+std::string text_of(const std::vector<prove::Proof>& proofs, recipe::Dtype working) {
   const std::string beside = working == recipe::Dtype::kBf16   ? "worst gradient, bf16"
                              : working == recipe::Dtype::kFp32 ? "worst, fp32"
                                                                : "";
@@ -61,8 +61,8 @@ std::string text_of(const std::vector<train::Proof>& proofs, recipe::Dtype worki
   columns.push_back({"where"});
   observe::Table table("one process and several ranks", columns);
   std::map<std::string, int64_t> counts;
-  for (const train::Proof& proof : proofs) {
-    const bool tried = proof.status == train::Proof::Status::kTried;
+  for (const prove::Proof& proof : proofs) {
+    const bool tried = proof.status == prove::Proof::Status::kTried;
     ++counts[result_of(proof)];
     std::vector<std::string> row{proof.layout, std::to_string(proof.ranks), result_of(proof),
                                  tried ? fmt::format("{:.1e}", proof.worst) : ""};
@@ -77,21 +77,21 @@ std::string text_of(const std::vector<train::Proof>& proofs, recipe::Dtype worki
 }
 
 // Of `--layouts`: the usual ones, all, or some by name.
-std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, const recipe::Recipe& recipe) {
-  std::vector<train::ProofLayout> known = train::proof_layouts(train::own_layout(recipe));
+std::vector<prove::ProofLayout> layouts_of(const ProveArguments& arguments, const recipe::Recipe& recipe) {
+  std::vector<prove::ProofLayout> known = prove::proof_layouts(prove::own_layout(recipe));
   if (arguments.layouts == "usual") return known;
-  if (arguments.layouts == "all") return train::all_layouts(recipe.model, arguments.ranks);
-  const std::vector<train::ProofLayout> processes = train::process_layouts(recipe.model, arguments.ranks);
+  if (arguments.layouts == "all") return prove::all_layouts(recipe.model, arguments.ranks);
+  const std::vector<prove::ProofLayout> processes = prove::process_layouts(recipe.model, arguments.ranks);
   if (arguments.layouts == "processes") return processes;
   known.insert(known.end(), processes.begin(), processes.end());
   bool all_are_known = false;  // it takes a second to make the list
-  std::vector<train::ProofLayout> chosen;
+  std::vector<prove::ProofLayout> chosen;
   std::istringstream names(arguments.layouts);
   for (std::string name; std::getline(names, name, ',');) {
-    auto found = std::ranges::find(known, name, &train::ProofLayout::name);
+    auto found = std::ranges::find(known, name, &prove::ProofLayout::name);
     if (found == known.end() && !std::exchange(all_are_known, true)) {
-      std::ranges::copy(train::all_layouts(recipe.model, arguments.ranks), std::back_inserter(known));
-      found = std::ranges::find(known, name, &train::ProofLayout::name);
+      std::ranges::copy(prove::all_layouts(recipe.model, arguments.ranks), std::back_inserter(known));
+      found = std::ranges::find(known, name, &prove::ProofLayout::name);
     }
     if (found == known.end()) {
       throw Error({.code = ExitCode::kUsage,
@@ -109,14 +109,14 @@ std::vector<train::ProofLayout> layouts_of(const ProveArguments& arguments, cons
 // Who asks for a layout, by its name or by the recipe's [parallel], wants it tried; of a list of many some are refused for any model.
 bool asked_for(const ProveArguments& arguments, const recipe::Recipe& recipe, const std::string& layout) {
   if (arguments.layouts == "all" || arguments.layouts == "processes") return false;
-  const train::ProofLayout own = train::own_layout(recipe);
+  const prove::ProofLayout own = prove::own_layout(recipe);
   return arguments.layouts != "usual" || (own.parallel.world() > 1 && layout == own.name);
 }
 
-void require_tried(const ProveArguments& arguments, const recipe::Recipe& recipe, const std::vector<train::Proof>& proofs) {
+void require_tried(const ProveArguments& arguments, const recipe::Recipe& recipe, const std::vector<prove::Proof>& proofs) {
   bool none = true;
-  for (const train::Proof& proof : proofs) {
-    const bool tried = proof.status == train::Proof::Status::kTried;
+  for (const prove::Proof& proof : proofs) {
+    const bool tried = proof.status == prove::Proof::Status::kTried;
     none = none && !tried;
     if (tried || !asked_for(arguments, recipe, proof.layout)) continue;
     throw Error({.code = ExitCode::kUsage,
@@ -136,8 +136,8 @@ void require_tried(const ProveArguments& arguments, const recipe::Recipe& recipe
 }
 
 // The words that come to this program's own as_rank below.
-train::ProofProcess process_of(const ProveArguments& arguments) {
-  return [&arguments](const train::ProofLayout& layout, const std::filesystem::path& folder) {
+prove::ProofProcess process_of(const ProveArguments& arguments) {
+  return [&arguments](const prove::ProofLayout& layout, const std::filesystem::path& folder) {
     std::vector<std::string> words = {"prove", arguments.recipe};
     words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
     words.insert(words.end(), {"--ranks", std::to_string(arguments.ranks), "--layouts", layout.name, "--as-rank", folder.string()});
@@ -145,18 +145,18 @@ train::ProofProcess process_of(const ProveArguments& arguments) {
   };
 }
 
-std::vector<train::Proof> prove_with_progress(train::ProofRequest request) {
+std::vector<prove::Proof> prove_with_progress(prove::ProofRequest request) {
   Progress progress("proving", static_cast<int64_t>(request.layouts.size()));
   bool begun = false;
-  request.begins = [&](const train::ProofLayout&) {
+  request.begins = [&](const prove::ProofLayout&) {
     if (begun) progress.advance(1);
     begun = true;
   };
-  return train::prove(request);
+  return prove::prove(request);
 }
 
 ExitCode list_mistakes(bool json) {
-  for (const train::ProofMistake& mistake : train::proof_mistakes()) {
+  for (const prove::ProofMistake& mistake : prove::proof_mistakes()) {
     if (json) print(nlohmann::ordered_json{{"name", mistake.name}, {"what", mistake.what}}.dump() + "\n");
     if (!json) print(mistake.name + "\n");
   }
@@ -165,7 +165,7 @@ ExitCode list_mistakes(bool json) {
 
 // Exit 1, as any proof that fails, when the mistake was found.
 ExitCode run_with_mistake(const ProveArguments& arguments, const recipe::Recipe& recipe) {
-  const train::ProofMistake& mistake = train::proof_mistake(arguments.mistake);
+  const prove::ProofMistake& mistake = prove::proof_mistake(arguments.mistake);
   const std::string missing = mistake.missing ? mistake.missing(recipe.model) : "";
   if (!missing.empty()) {
     throw Error({.code = ExitCode::kUsage,
@@ -175,12 +175,12 @@ ExitCode run_with_mistake(const ProveArguments& arguments, const recipe::Recipe&
                  .where = "--break " + mistake.name,
                  .hint = "longhaul prove --break list"});
   }
-  const std::vector<train::Proof> proofs = train::prove({.model = recipe.model,
+  const std::vector<prove::Proof> proofs = prove::prove({.model = recipe.model,
                                                          .optim = recipe.optim,
-                                                         .layouts = {train::proof_layout(mistake.layout), train::planted(mistake)},
+                                                         .layouts = {prove::proof_layout(mistake.layout), prove::planted(mistake)},
                                                          .dtype = recipe.train.dtype});
-  const train::Proof &sound = proofs[0], &proof = proofs[1];
-  const bool found = !proof.holds && sound.holds && sound.status == train::Proof::Status::kTried;
+  const prove::Proof &sound = proofs[0], &proof = proofs[1];
+  const bool found = !proof.holds && sound.holds && sound.status == prove::Proof::Status::kTried;
   if (arguments.json) {
     nlohmann::ordered_json json = {{"name", mistake.name}, {"what", mistake.what}, {"found", found}};
     json.update(json_of(proof, recipe.train.dtype));
@@ -204,18 +204,18 @@ ExitCode run(const ProveArguments& arguments) {
   }
   const recipe::Recipe recipe = recipe::load(arguments.recipe, arguments.overrides).recipe;
   if (!arguments.mistake.empty()) return run_with_mistake(arguments, recipe);
-  const std::vector<train::ProofLayout> layouts = layouts_of(arguments, recipe);
+  const std::vector<prove::ProofLayout> layouts = layouts_of(arguments, recipe);
   if (!arguments.as_rank.empty()) {
-    train::prove_as_process(train::subject_of(recipe.model, recipe.optim, layouts.at(0)), arguments.as_rank);
+    prove::prove_as_process(prove::subject_of(recipe.model, recipe.optim, layouts.at(0)), arguments.as_rank);
     return ExitCode::kDone;
   }
-  for (const train::ProofLayout& layout : layouts) {  // before minutes go into the others: `train` would refuse it with the same words
-    if (asked_for(arguments, recipe, layout.name)) train::require_dealt_out(recipe.model, layout);
+  for (const prove::ProofLayout& layout : layouts) {  // before minutes go into the others: `train` would refuse it with the same words
+    if (asked_for(arguments, recipe, layout.name)) prove::require_dealt_out(recipe.model, layout);
   }
-  const std::vector<train::Proof> proofs = prove_with_progress(
+  const std::vector<prove::Proof> proofs = prove_with_progress(
       {.model = recipe.model, .optim = recipe.optim, .layouts = layouts, .dtype = recipe.train.dtype, .process = process_of(arguments)});
   if (arguments.json) {
-    for (const train::Proof& proof : proofs) print(json_of(proof, recipe.train.dtype).dump() + "\n");
+    for (const prove::Proof& proof : proofs) print(json_of(proof, recipe.train.dtype).dump() + "\n");
   } else {
     print(text_of(proofs, recipe.train.dtype));
     if (recipe.optim.outer.method != recipe::Outer::kNone) {
@@ -227,10 +227,10 @@ ExitCode run(const ProveArguments& arguments) {
                                                                       : "take the mean of their weights"));
     }
     if (arguments.layouts == "all") {
-      for (const std::string& pair : train::pairs_left_out(layouts)) print("  in none of them, because none can: " + pair + "\n");
+      for (const std::string& pair : prove::pairs_left_out(layouts)) print("  in none of them, because none can: " + pair + "\n");
     }
   }
-  if (!std::ranges::all_of(proofs, &train::Proof::holds)) return ExitCode::kCheckFailed;
+  if (!std::ranges::all_of(proofs, &prove::Proof::holds)) return ExitCode::kCheckFailed;
   require_tried(arguments, recipe, proofs);
   return ExitCode::kDone;
 }

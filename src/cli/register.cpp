@@ -1,5 +1,7 @@
 #include "cli/register.h"
 
+#include "language/tasks.h"
+
 namespace longhaul::cli {
 
 void add_train(Command& program);
@@ -47,6 +49,8 @@ const std::vector<Group>& groups() {
 }
 
 }  // namespace
+
+train::TaskEntries tasks() { return language::tasks(); }
 
 void register_commands(Command& program) {
   for (const Group& group : groups()) {

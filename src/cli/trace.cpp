@@ -25,7 +25,7 @@
 #include "observe/trace/timeline.h"
 #include "plan/predicted_trace.h"
 #include "recipe/load.h"
-#include "train/local_cluster.h"
+#include "run/local_cluster.h"
 
 namespace longhaul::cli {
 namespace {
@@ -47,7 +47,7 @@ PlannedBeside planned_beside(const std::filesystem::path& run, const std::vector
   // The machine's peaks are measured for a number of threads, of which this process may have others than the run had.
   if (const auto start = observe::read_run(run).start; start && start->threads > 0) set_threads(static_cast<int>(start->threads));
   const plan::StepParts parts = plan::step_parts(plan::work_of(recipe.model, recipe.train.sequence), layout, recipe.train.batch,
-                                                 train::local_cluster(layout.world()), plan::default_practice(layout));
+                                                 run::local_cluster(layout.world()), plan::default_practice(layout));
   const auto last = observe::steps_of(ranks).back();
   int64_t begin_ns = std::numeric_limits<int64_t>::max();
   for (const observe::StepOfRank& rank : last) begin_ns = std::min(begin_ns, rank.step->begin_ns);

@@ -13,16 +13,16 @@
 #include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/register.h"
 #include "comm/world.h"
 #include "kernels/dispatch.h"
 #include "recipe/load.h"
 #include "recipe/write.h"
+#include "run/backend.h"
+#include "run/local_cluster.h"
+#include "run/run.h"
+#include "run/run_folder.h"
 #include "tensor/tensor.h"
-#include "train/backend.h"
-#include "train/local_cluster.h"
-#include "train/run.h"
-#include "train/run_folder.h"
-#include "train/tasks.h"
 
 namespace longhaul::cli {
 namespace {
@@ -37,7 +37,7 @@ std::string key_of(const std::string& override) { return override.substr(0, over
 
 // What continues this run: the command that was typed; of a finished one with twice the steps. `launch` puts its own number of threads
 // before the overrides that were typed.
-std::string next_command(const TrainArguments& arguments, const train::RunRequest& request, bool finished) {
+std::string next_command(const TrainArguments& arguments, const run::RunRequest& request, bool finished) {
   const std::optional<std::string> launched = comm::variable(comm::kLaunched);
   std::string words = (launched ? "launch " + *launched + " " : "train ") + shell_quoted(arguments.recipe);
   for (size_t i = launched ? 1 : 0; i < arguments.overrides.size(); ++i) {
@@ -49,17 +49,8 @@ std::string next_command(const TrainArguments& arguments, const train::RunReques
   return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
-// What a model of this kind is for; of a task of keys and values, whose tokens are no text, its tensors are all there is to see.
-std::string use_command(const train::RunRequest& request, const std::string& run, const std::string& prompt) {
-  const recipe::TrainOptions& options = request.recipe.recipe.train;
-  if (options.task == "recall") return fmt::format("evaluate {} --task {}", run, recipe::name_of_value(request.recipe.recipe.recall.kind));
-  if (!train::reads_text(options.task)) return "checkpoint show " + run;
-  if (options.objective != recipe::Objective::kNext) return fmt::format("evaluate {} --data PATH", run);
-  return fmt::format("sample {} --prompt {} --tokens 100", run, prompt);
-}
-
 // Messages, as all that a training run prints: its result is what lies in the run folder, and that is committed by now.
-void say_where_things_lie(const TrainArguments& arguments, const train::RunRequest& request, const train::Outcome& outcome,
+void say_where_things_lie(const TrainArguments& arguments, const run::RunRequest& request, const train::Outcome& outcome,
                           const comm::Placement& place) {
   const std::string run = request.run_folder.string();
   const bool finished = outcome.reason == "finished";
@@ -73,11 +64,12 @@ void say_where_things_lie(const TrainArguments& arguments, const train::RunReque
     if (!std::filesystem::exists(path)) continue;  // observe.report, observe.tensorboard
     say(stdout, fmt::format("  {:<15} {}\n", std::filesystem::is_directory(path) ? std::string(name) + "/" : name, what));
   }
-  if (const std::string line = train::planned_against_measured(request.run_folder, request.recipe.recipe); !line.empty())
+  if (const std::string line = run::planned_against_measured(request.run_folder, request.recipe.recipe); !line.empty())
     say(stdout, "\n" + line);
   std::string prompt = request.recipe.recipe.sample.prompt;
   prompt.erase(prompt.find_last_not_of(" \n") + 1);
-  const std::string use = use_command(request, shell_quoted(run), shell_quoted(prompt));
+  const std::string use = train::task_named(tasks(), request.recipe.recipe.train.task)
+                              .next_command(request.recipe.recipe, shell_quoted(run), shell_quoted(prompt));
   std::string next = next_command(arguments, request, finished);
   if (place.size > 1 && !comm::variable(comm::kLaunched)) next += "   # on every rank, by " + place.engine;
   say(stdout, "\nNext:\n");
@@ -87,8 +79,8 @@ void say_where_things_lie(const TrainArguments& arguments, const train::RunReque
 }
 
 // As one rank of its world, or alone.
-ExitCode run_as(const comm::Placement& place, train::RunRequest& request, const TrainArguments& arguments) {
-  train::require_backend(request.recipe, place);
+ExitCode run_as(const comm::Placement& place, run::RunRequest& request, const TrainArguments& arguments) {
+  run::require_backend(request.recipe, place);
   const std::string values = recipe::to_toml({.recipe = request.recipe.recipe});  // wherever each rank has them from
   const bool nccl = request.recipe.recipe.parallel.backend == recipe::Backend::kNccl;
   const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values), recipe::option_values(request.recipe.recipe)}},
@@ -102,7 +94,7 @@ ExitCode run_as(const comm::Placement& place, train::RunRequest& request, const 
   const bool first = world->rank() == 0;
   request.quiet = request.quiet || !first;
   set_diagnostics_file(request.run_folder / (first ? "diagnostics.txt" : fmt::format("diagnostics-rank-{}.txt", world->rank())));
-  const train::Outcome outcome = train::run_training(request, world->size() > 1 ? world.get() : nullptr);
+  const train::Outcome outcome = run::run_training(request, tasks(), world->size() > 1 ? world.get() : nullptr);
   const bool signalled = outcome.reason == "signal";
   if (!outcome.saved) {
     throw Error({.code = signalled ? ExitCode::kPreemptedNotSaved : ExitCode::kDisk,
@@ -119,8 +111,8 @@ ExitCode run(const TrainArguments& arguments) {
   install_signal_handlers();
   if (arguments.quiet) set_log_level(LogLevel::kWarning);
   kernels::Dispatcher::explain(arguments.explain_dispatch);
-  train::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
-  request.run_folder = arguments.run.empty() ? train::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
+  run::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
+  request.run_folder = arguments.run.empty() ? run::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
   if (arguments.from.empty()) {
     request.recipe = recipe::load(arguments.recipe, arguments.overrides);
   } else {

@@ -33,9 +33,9 @@ TEST(Communication, StatesDoNotGrowWithTheRow) {
 
 TEST(Communication, PublishedRunsFitTheirMeshes) {
   for (auto& [name, request] : published_runs()) {
-    train::DryRunRequest one = request;
+    run::DryRunRequest one = request;
     one.ranks = {0};
-    EXPECT_TRUE(train::dry_run(one).comparison.agreed()) << name;
+    EXPECT_TRUE(run::dry_run(one).comparison.agreed()) << name;
   }
 }
 

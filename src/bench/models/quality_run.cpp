@@ -19,11 +19,12 @@
 #include "base/statistics.h"
 #include "base/version.h"
 #include "bench/models/quality.h"
+#include "language/tasks.h"
 #include "layout/parameters.h"
 #include "observe/events/run_history.h"
 #include "recipe/load.h"
 #include "recipe/sections/optim_groups.h"
-#include "train/run.h"
+#include "run/run.h"
 
 namespace longhaul::bench {
 namespace {
@@ -93,8 +94,8 @@ RunFigures trained(const Overrides& given, const std::filesystem::path& folder) 
   overrides.push_back(fmt::format("train.evaluate_every={}", first.recipe.train.steps));
   bool numbers = true;
   try {
-    const train::Outcome outcome =
-        train::run_training({.recipe = recipe::load_text(kQualityRecipe, "bench quality", overrides), .run_folder = folder, .quiet = true});
+    const train::Outcome outcome = run::run_training(
+        {.recipe = recipe::load_text(kQualityRecipe, "bench quality", overrides), .run_folder = folder, .quiet = true}, language::tasks());
     if (outcome.reason != "finished") {
       throw Error({.code = ExitCode::kPreemptedSaved,
                    .what = "the bench was stopped",

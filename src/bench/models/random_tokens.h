@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "language/text_stage.h"
 #include "model/decoder.h"
 #include "parallel/ranks.h"
 #include "train/task.h"
-#include "train/text_stage.h"
 
 namespace longhaul::bench {
 
@@ -32,7 +32,7 @@ class RandomTokens final : public train::Task {
   layout::SequenceLayout layout_;
   int64_t own_, vocabulary_;  // micro-batches of a replica
   model::Decoder decoder_;
-  train::TextStage stage_;
+  language::TextStage stage_;
   std::vector<std::vector<int64_t>> ids_, labels_;
   std::vector<int64_t> other_ids_, other_labels_;  // of prepare_of; empty: the own ones
 };

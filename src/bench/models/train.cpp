@@ -17,9 +17,9 @@
 #include "plan/memory/memory_guard.h"
 #include "recipe/load.h"
 #include "recipe/mixers.h"
+#include "run/memory.h"
 #include "tensor/random_fill.h"
 #include "tensor/to_tensor.h"
-#include "train/memory.h"
 #include "train/step.h"
 
 namespace longhaul::bench {
@@ -96,7 +96,7 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   entries.insert(entries.end(), request.overrides.begin(), request.overrides.end());
   const recipe::Recipe recipe = recipe::load_defaults(entries).recipe;
   const Precision precision = Precision::named(request.dtype);
-  plan::require_memory(train::memory_request(recipe, request.device), train::available_bytes(request.device));
+  plan::require_memory(run::memory_request(recipe, request.device), run::available_bytes(request.device));
   OneBatch task(recipe.model, precision, request);
   task.parameters().initialise(request.seed);
   const auto optimizer = optim::make_optimizer(recipe.optim, task.parameters(), precision);

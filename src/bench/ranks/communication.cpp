@@ -217,7 +217,7 @@ nlohmann::ordered_json to_json(const CountedBytes& line) {
           {"equal", line.equal()}};
 }
 
-nlohmann::ordered_json to_json(const std::string& name, const train::DryRunRequest& request, const train::DryRun& run) {
+nlohmann::ordered_json to_json(const std::string& name, const run::DryRunRequest& request, const run::DryRun& run) {
   nlohmann::ordered_json json{{"name", "dry_run"},
                               {"model", name},
                               {"mesh", request.arrangement.mesh.text()},
@@ -251,7 +251,7 @@ observe::Table table_of(const std::vector<CountedBytes>& lines) {
   return table;
 }
 
-observe::Table table_of(const std::string& name, const train::DryRunRequest& request, const train::DryRun& run) {
+observe::Table table_of(const std::string& name, const run::DryRunRequest& request, const run::DryRun& run) {
   using observe::Align;
   observe::Table table(fmt::format("{}: {} micro-batches of {} tokens on {}; {} of them run", name, request.micro_batches,
                                    request.sequence * request.rows, request.arrangement.mesh.text(), run.ranks.size()),

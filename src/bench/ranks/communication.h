@@ -1,6 +1,6 @@
 // Bytes that a rank sends for one layer, counted on ranks that are threads (comm::Traced), beside the formulas of the specifications: context parallelism
 // (docs/sources/long-context-parallelism.md A8) and experts (docs/sources/moe-parallel-folding.md §3.5). They must be equal, to the byte. And dry runs of published models on
-// published numbers of ranks (train/dry_run.h).
+// published numbers of ranks (run/dry_run.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "observe/table.h"
-#include "train/dry_run.h"
+#include "run/dry_run.h"
 
 namespace longhaul::bench {
 
@@ -25,13 +25,13 @@ std::vector<CountedBytes> count_communication();
 
 struct PublishedRun {
   std::string name;
-  train::DryRunRequest request;
+  run::DryRunRequest request;
 };
 std::vector<PublishedRun> published_runs();
 
 nlohmann::ordered_json to_json(const CountedBytes& line);
-nlohmann::ordered_json to_json(const std::string& name, const train::DryRunRequest& request, const train::DryRun& run);
+nlohmann::ordered_json to_json(const std::string& name, const run::DryRunRequest& request, const run::DryRun& run);
 observe::Table table_of(const std::vector<CountedBytes>& lines);
-observe::Table table_of(const std::string& name, const train::DryRunRequest& request, const train::DryRun& run);
+observe::Table table_of(const std::string& name, const run::DryRunRequest& request, const run::DryRun& run);
 
 }  // namespace longhaul::bench

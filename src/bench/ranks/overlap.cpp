@@ -11,13 +11,13 @@
 #include "base/progress.h"
 #include "bench/ranks/coupled_transfers.h"
 #include "kernels/linear/feed_forward.h"
+#include "language/text_stage.h"
 #include "layout/schedule/schedule_check.h"
 #include "model/decoder.h"
 #include "parallel/context/context_recurrence.h"
 #include "parallel/ranks.h"
 #include "parallel/tensor_parts.h"
 #include "train/passes.h"
-#include "train/text_stage.h"
 
 namespace longhaul::bench {
 namespace {
@@ -65,13 +65,13 @@ class OverlapTask final : public train::Task {
     config.mixers = {recipe::Mixer::kLightning};
     return config;
   }
-  train::PackedText text() const { return {layout_, tokens_, tokens_}; }
+  language::PackedText text() const { return {layout_, tokens_, tokens_}; }
 
   Precision precision_ = Precision::named("fp32");
   layout::SequenceLayout layout_;
   std::vector<int64_t> tokens_;
   model::Decoder decoder_;
-  train::TextStage stage_;
+  language::TextStage stage_;
 };
 
 void keep_busy(double seconds) {

@@ -38,8 +38,8 @@ void add_bench_communication(Command& group) {
     }
     if (!options->dry_runs) return good ? ExitCode::kDone : ExitCode::kCheckFailed;
     for (const auto& [name, request] : bench::published_runs()) {
-      Progress progress("ranks of " + name, static_cast<int64_t>(train::sampled_ranks(request.arrangement.mesh).size()));
-      const train::DryRun run = train::dry_run(request, [&](int64_t, int64_t) { progress.advance(1); });
+      Progress progress("ranks of " + name, static_cast<int64_t>(run::sampled_ranks(request.arrangement.mesh).size()));
+      const run::DryRun run = run::dry_run(request, [&](int64_t, int64_t) { progress.advance(1); });
       good = good && run.comparison.agreed();
       if (options->json)
         print_json(bench::to_json(name, request, run));

@@ -28,8 +28,8 @@
 #include "evaluate/choice_files.h"
 #include "evaluate/perplexity.h"
 #include "evaluate/questions.h"
+#include "language/pretrain.h"
 #include "tensor/device.h"
-#include "train/pretrain.h"
 
 namespace longhaul::cli {
 namespace {
@@ -152,7 +152,7 @@ ExitCode run(const EvaluateArguments& arguments) {
   const auto& recipe = model.recipe.recipe;
   const auto world = comm::join_world({.identity = {{"checkpoint", model.folder.filename().string()}, identity_of(arguments)}});
   const data::PreparedSource source = prepare_on_ranks(arguments, recipe.data, tokenizer, *world);
-  train::require_grids(recipe.model, {&source.held_out});
+  language::require_grids(recipe.model, {&source.held_out});
   const int64_t context = arguments.context > 0 ? arguments.context : recipe.train.sequence;
   data::EvaluationOptions options{.context = context, .overlap = overlap_of(arguments, context)};
   if (masked) options.masking = data::evaluation_masks(tokenizer, recipe.train.masked_share);

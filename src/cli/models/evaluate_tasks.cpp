@@ -20,9 +20,9 @@
 #include "evaluate/decoder_answers.h"
 #include "evaluate/grid.h"
 #include "evaluate/recall.h"
+#include "language/recall.h"
 #include "observe/charts/heat_map.h"
 #include "observe/table.h"
-#include "train/recall.h"
 
 namespace longhaul::cli {
 namespace {
@@ -204,7 +204,7 @@ ExitCode run_ruler(const EvaluateArguments& arguments, const checkpoint::OpenMod
 // mqar and copy: by how much is to be remembered, and how long the sequence is. What does not fit is left out.
 ExitCode run_recall(const EvaluateArguments& arguments, const checkpoint::OpenModel& model, evaluate::Answers& answers,
                     const evaluate::EvaluationShare& share) {
-  data::RecallShape shape = train::recall_shape(model.recipe.recipe);
+  data::RecallShape shape = language::recall_shape(model.recipe.recipe);
   shape.kind = arguments.task == "mqar" ? recipe::RecallKind::kMqar : recipe::RecallKind::kCopy;
   const std::vector<int64_t> lengths = arguments.lengths.empty() ? std::vector{shape.sequence} : lengths_of(arguments, 0);
   const std::vector<int64_t> pairs =

@@ -5,7 +5,7 @@
 //   const SelfCheckReport report = run_self_check({.folder = run}, checks_in_children(program, {.folder = run}));
 //   if (!report.passed()) …                                                // report.to_json() goes to the driver
 //
-// This folder knows no tensors: what the checks named "product" and "alignment" do stands in bench/operators/product_check.h and train/alignment_check.h.
+// This folder knows no tensors: what the checks named "product" and "alignment" do stands in bench/operators/product_check.h and prove/alignment_check.h.
 #pragma once
 
 #include <filesystem>

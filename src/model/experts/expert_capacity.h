@@ -10,7 +10,7 @@
 //   lent            each sequence has C of its own, and what it does not fill is dealt out, as above, among those with more than C: §2.5's other router, which
 //                   sends what overflows to where there is room. As many are kept as of the batch, min(Σ n, Σ C); no sequence loses what it had room for
 //
-// In all of them neither micro-batches nor ranks change what is dropped; of the batch because a step's sequences pass a layer together (train/run.cpp).
+// In all of them neither micro-batches nor ranks change what is dropped; of the batch because a step's sequences pass a layer together (run/run.cpp).
 #pragma once
 
 #include <span>

@@ -6,7 +6,7 @@
 //   plan.peak();                                  // the sum at the fullest moment
 //   plan.peaks()[MemoryPurpose::kActivations];    // the most of one purpose, whenever that is
 //
-// tests/train/memory_test.cpp demands 5 % of what the allocator counts on a CPU in bf16 and fp32, for the sum and every purpose of weight. Of a GPU, and in fp64, which other operators compute, it is an estimate. Bytes are doubles: no request overflows them.
+// tests/run/memory_test.cpp demands 5 % of what the allocator counts on a CPU in bf16 and fp32, for the sum and every purpose of weight. Of a GPU, and in fp64, which other operators compute, it is an estimate. Bytes are doubles: no request overflows them.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // Activations of a decoder, layer by layer: what the forward pass keeps for the backward pass, and what the passes hold beside it. What a mixer
 // keeps its entry says (recipe/mixers/), from src/model and the autograd functions of src/kernels (save_for_backward); a change there is a
-// change in the entry, and tests/train/memory_test.cpp finds it. Bytes.
+// change in the entry, and tests/run/memory_test.cpp finds it. Bytes.
 //
 // A block's input gradient enters its backward pass while everything it kept is still there, so each part of a layer has its peak inside its
 // own backward pass: kept so far + the gradients alive + the part's own.

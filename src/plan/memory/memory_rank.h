@@ -8,7 +8,7 @@
 //   ep, etp   the order of the rows that came; every rank gets as many as every other. Where tokens travel (all-gather, flex) rows in the precision of sums
 //   communication   workspace of a back end: of Gloo the parts that a sum is made of
 //
-// Held to account by tests/train/rank_memory_test.cpp for softmax, lightning, dense mixers and experts; of other mixers the heads' share is an estimate,
+// Held to account by tests/run/rank_memory_test.cpp for softmax, lightning, dense mixers and experts; of other mixers the heads' share is an estimate,
 // and a bound where their width is the model's. docs/design/memory.md.
 #pragma once
 

@@ -1,7 +1,7 @@
 // What a rank of a mesh holds of the model's state, before anything is made: bytes of weights, gradients and optimizer state at every stage of
 // ZeRO (layout::MeshRank::zero), and what comes for the passes through a layer and goes: the layer's, and that of the next one or the one
 // before, whose values are on their way or whose gradients are still being summed. Shares are counted as even; they are so but for a row of
-// each layer. tests/train/rank_state_test.cpp compares it with what ranks have made.
+// each layer. tests/run/rank_state_test.cpp compares it with what ranks have made.
 #pragma once
 
 #include <string>

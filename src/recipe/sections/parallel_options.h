@@ -38,7 +38,7 @@ struct PipelineOptions {
   bool operator==(const PipelineOptions&) const = default;
 };
 
-// What the ranks are: threads of one process, or processes. Which of them can be had is known where a run begins (train/backend.h).
+// What the ranks are: threads of one process, or processes. Which of them can be had is known where a run begins (run/backend.h).
 enum class Backend { kThreads, kGloo, kNccl };
 std::vector<std::string_view> names_of(Backend);
 

@@ -1,0 +1,75 @@
+// Pretrain: next-token prediction on the corpus of [data], judged in bits per byte on the documents held out. Or (train.objective = masked) prediction
+// of masked tokens (data/order/masked.h), judged in bits per masked token: what is known on both sides of one makes it cheaper than a token that comes next, so
+// the two are no measure of each other, and there are no bits per byte.
+//
+// On several ranks: the samples stand in one order whatever the ranks are; a replica takes its part of each step's rows, a context rank its
+// tokens of each row. Replicas share the evaluation's batches, and go through as many rounds of them, because experts may cross replicas.
+#pragma once
+
+#include <memory>
+
+#include "data/order/evaluation.h"
+#include "data/order/loader.h"
+#include "data/run_data.h"
+#include "evaluate/perplexity.h"
+#include "kernels/saved_tensors.h"
+#include "language/text_stage.h"
+#include "model/decoder.h"
+#include "optim/schedule.h"
+#include "recipe/recipe.h"
+
+namespace longhaul::language {
+
+// Refuses (kData) documents that are no grids where the model's positions are places on one (model.lightnet.grid).
+void require_grids(const recipe::ModelConfig& model, const std::vector<const data::TokenDataset*>& datasets);
+
+class Pretrain final : public train::Task {
+ public:
+  // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. share: see TaskRequest. Refuses (kData) a tokenizer with more entries than
+  // the model has rows.
+  Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
+           const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share = nullptr);
+
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+  model::Decoder& decoder() { return decoder_; }
+  void set_offload(std::unique_ptr<kernels::SavedTensors> offload) {
+    offload_ = std::move(offload);
+    decoder_.set_offload(offload_.get());
+  }
+
+  train::StepWork prepare(int64_t step) override;
+  void set_growth(const std::vector<optim::BatchGrowth>& grown) override {
+    schedule_ = optim::TrainSchedule(recipe_.optim, recipe_.train, grown);
+  }
+  bool prepare_of(int64_t step, int64_t replica) override;
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
+  train::StageInput stage_input(int64_t micro_batch) const override;
+  std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
+  std::optional<train::TaskSample> sample() override;
+  nlohmann::json data_position(int64_t step) const override;
+  void require_same_data(const nlohmann::json& saved, int64_t step) const override;
+  std::optional<data::SampleRange> samples_of(int64_t first_step, int64_t last_step) const override {
+    return loader_.samples_of(first_step - 1, last_step - 1);
+  }
+  void pass_over(const std::vector<data::SampleRange>& ranges) override { loader_.pass_over(ranges); }
+  double epochs_after(int64_t step) const override { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
+
+ private:
+  bool masked() const { return recipe_.train.objective == recipe::Objective::kMasked; }
+  data::Batch with_objective(data::Batch batch) const;  // labels, and inputs, of the recipe's objective
+  PackedText text_of(int64_t micro_batch) const;
+  std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on);
+
+  recipe::Recipe recipe_;
+  const data::RunData& data_;
+  const parallel::Ranks& ranks_;
+  optim::TrainSchedule schedule_;
+  data::Loader loader_;
+  std::unique_ptr<kernels::SavedTensors> offload_;  // of the decoder's layers; null: none
+  model::Decoder decoder_;
+  TextStage stage_;
+  std::vector<data::Batch> micro_batches_;
+};
+
+}  // namespace longhaul::language

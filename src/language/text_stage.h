@@ -1,0 +1,33 @@
+// TextStage: a rank's stage of a language model on packed text. Every task of text has the same way from tokens to hidden states or loss; which
+// tokens of a row a rank has, and which of the layers, its place in the mesh decides.
+#pragma once
+
+#include <vector>
+
+#include "model/decoder.h"
+#include "parallel/ranks.h"
+#include "train/task.h"
+
+namespace longhaul::language {
+
+// Packed rows, whole: inputs and labels [tokens].
+struct PackedText {
+  const layout::SequenceLayout& layout;
+  const std::vector<int64_t>&inputs, &labels;
+};
+
+class TextStage {
+ public:
+  TextStage(model::Decoder& decoder, const parallel::Ranks& ranks) : decoder_(decoder), ranks_(ranks) {}  // both must outlive it
+
+  Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering) const;  // as Task::forward
+  train::StageInput input(const PackedText& text) const;                                          // as Task::stage_input
+
+ private:
+  layout::SequenceView view_of(const PackedText& text) const { return {text.layout, ranks_.share()}; }
+
+  model::Decoder& decoder_;
+  const parallel::Ranks& ranks_;
+};
+
+}  // namespace longhaul::language

@@ -1,0 +1,64 @@
+// A proof's run on one rank: a few optimizer steps, and what the rank has seen of them (prove.h compares).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "layout/rectangle.h"
+#include "prove/prove_layouts.h"
+#include "prove/prove_task.h"
+
+namespace longhaul::prove {
+
+inline constexpr int64_t kProofSteps = 3, kProofSavedStep = 2;
+// In bf16 a second one shows what the first update has left behind; later ones drift apart (prove.h).
+inline int64_t proof_steps(std::string_view dtype) { return dtype == "bf16" ? 2 : kProofSteps; }
+
+// A box of a logical tensor, in fp64.
+struct HeldBox {
+  std::string name;
+  layout::Rectangle box;
+  Tensor values;
+};
+
+// What a rank has seen: the loss and the norm of each step, the gradients of the first, the parameters after the last. Of its masters, which ranks share:
+// at the start, after the first step, and after the last as the precision of the parameters has them.
+struct Seen {
+  std::vector<double> losses, norms;
+  std::vector<HeldBox> gradients, parameters, start, masters, rounded;
+};
+
+// Of steps that begin at the first one, and of the last step taken from a checkpoint.
+struct SeenTwice {
+  Seen whole, resumed;
+};
+
+struct ProofSubject {
+  recipe::ModelConfig config;
+  recipe::OptimOptions optim;
+  std::string dtype;
+  ProofLayout layout;  // of_small
+  int64_t rows = 8;    // of a step
+};
+
+// The recipe's model made small for the layout's ranks.
+ProofSubject subject_of(const recipe::ModelConfig& model, const recipe::OptimOptions& optim, const ProofLayout& layout,
+                        const std::string& dtype = "fp64");
+
+// Folders of checkpoints.
+struct ProofCheckpoints {
+  std::filesystem::path earlier;  // to go on from
+  std::filesystem::path own;      // to save to
+};
+
+// Of a single process; saves to the folder behind kProofSavedStep, where one is given.
+Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesystem::path>& save_to);
+
+// Of this rank; without checkpoints nothing is saved or resumed.
+SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, const std::optional<ProofCheckpoints>& checkpoints);
+
+}  // namespace longhaul::prove

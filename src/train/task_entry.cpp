@@ -1,0 +1,23 @@
+#include "train/task_entry.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace longhaul::train {
+
+const TaskEntry& task_named(TaskEntries known, const std::string& name) {
+  const auto found = std::ranges::find(known, name, &TaskEntry::name);
+  if (found != known.end()) return *found;
+  std::vector<std::string_view> names;
+  for (const TaskEntry& task : known) names.push_back(task.name);
+  throw Error({.code = ExitCode::kUsage,
+               .what = "unknown task",
+               .expected = fmt::format("{}", fmt::join(names, ", ")),
+               .found = name,
+               .where = "train.task"});
+}
+
+}  // namespace longhaul::train

@@ -1,0 +1,41 @@
+// TaskEntry: what a run must know of one kind of task before there is a Task (train/task.h). A domain (src/language) lists its entries, src/cli
+// gives the lists of all domains to run_training() (src/run), and nobody between them knows a task by its name.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/run_data.h"
+#include "parallel/ranks.h"
+#include "recipe/recipe.h"
+#include "train/task.h"
+
+namespace longhaul::train {
+
+// What a task is made from. `data` and `ranks` must outlive it.
+struct TaskRequest {
+  const recipe::Recipe& recipe;
+  const data::RunData& data;
+  std::filesystem::path cache;  // for what can be worked out again
+  at::Device device;
+  const parallel::Ranks& ranks;
+  std::shared_ptr<data::BatchShare> share{};  // with other ranks of this machine that read the same rows; null: none does
+};
+
+struct TaskEntry {
+  std::string_view name;   // as train.task has it
+  bool reads_text = true;  // of [data]; a task that does not makes what it learns, and its RunData is empty
+  std::unique_ptr<Task> (*make)(const TaskRequest& request);  // with untrained parameters
+  // The command, without the program's name, that uses what was trained: "sample RUN --prompt …". Both words are quoted for a shell.
+  std::string (*next_command)(const recipe::Recipe& recipe, const std::string& run, const std::string& prompt);
+};
+using TaskEntries = std::span<const TaskEntry>;
+
+// Throws kUsage, naming those that are known, where none of the entries has the name.
+const TaskEntry& task_named(TaskEntries known, const std::string& name);
+
+}  // namespace longhaul::train
