@@ -8,6 +8,7 @@
 #include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/register.h"
 #include "recipe/check.h"
 #include "recipe/load.h"
 #include "recipe/options/difference.h"
@@ -34,6 +35,7 @@ void add_check(Command& group) {
   check.json_flag(arguments->json);
   check.on_run([arguments] {
     const recipe::LoadedRecipe loaded = recipe::load(arguments->recipe, arguments->overrides);
+    train::task_named(tasks(), loaded.recipe.train.task);  // refuses one that is unknown
     if (arguments->json) {
       print_json({{"recipe", arguments->recipe}, {"ok", true}, {"options_set", loaded.origins.size()}});
     } else {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "language/decoder_plan.h"
 #include "language/pretrain.h"
 #include "language/recall.h"
 #include "train/offload.h"
@@ -25,6 +26,10 @@ std::unique_ptr<train::Task> make_recall(const train::TaskRequest& request) {
   return offloading(std::make_unique<Recall>(request.recipe, request.device, request.ranks), request);
 }
 
+std::unique_ptr<train::ModelPlan> plan_decoder(const recipe::Recipe& recipe) { return std::make_unique<DecoderPlan>(recipe); }
+
+void save_tokenizer(const data::RunData& data, const std::filesystem::path& run) { data.tokenizer.save(run / "tokenizer.json"); }
+
 std::string use_text_model(const recipe::Recipe& recipe, const std::string& run, const std::string& prompt) {
   if (recipe.train.objective != recipe::Objective::kNext) return fmt::format("evaluate {} --data PATH", run);
   return fmt::format("sample {} --prompt {} --tokens 100", run, prompt);
@@ -34,8 +39,18 @@ std::string use_recall_model(const recipe::Recipe& recipe, const std::string& ru
   return fmt::format("evaluate {} --task {}", run, recipe::name_of_value(recipe.recall.kind));
 }
 
-constexpr train::TaskEntry kTasks[] = {{.name = "pretrain", .reads_text = true, .make = make_pretrain, .next_command = use_text_model},
-                                       {.name = "recall", .reads_text = false, .make = make_recall, .next_command = use_recall_model}};
+constexpr train::TaskEntry kTasks[] = {{.name = "pretrain",
+                                        .reads_text = true,
+                                        .plan = plan_decoder,
+                                        .make = make_pretrain,
+                                        .write_beside = save_tokenizer,
+                                        .next_command = use_text_model},
+                                       {.name = "recall",
+                                        .reads_text = false,
+                                        .plan = plan_decoder,
+                                        .make = make_recall,
+                                        .write_beside = save_tokenizer,
+                                        .next_command = use_recall_model}};
 
 }  // namespace
 

@@ -344,7 +344,7 @@ std::string_view Proof::status_name() const {
 }
 
 std::vector<Proof> prove(const ProofRequest& request) {
-  optim::check_groups(request.optim, request.model);
+  optim::check_groups(request.optim, layout::parameters(request.model));
   Prover prover(request);
   std::vector<Proof> proofs;
   for (const ProofLayout& layout : request.layouts) {

@@ -73,25 +73,26 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
 
 namespace {
 
-plan::MemoryPlan plan_of_rank(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement, int64_t rank,
-                              bool processes = true) {
-  return plan::plan_rank_memory(request, {.place = {.mesh = arrangement.mesh,
-                                                    .rank = rank % arrangement.mesh.world(),
-                                                    .pipelined = arrangement.pipeline,
-                                                    .zero = arrangement.zero,
-                                                    .elastic = arrangement.elastic},
-                                          .context = arrangement.context,
-                                          .experts = arrangement.experts,
-                                          .first_worker = rank < arrangement.mesh.world(),
-                                          .processes = processes});
+plan::MemoryPlan plan_of_rank(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+                              int64_t rank, bool processes = true) {
+  const plan::RankRequest of_rank{.place = {.mesh = arrangement.mesh,
+                                            .rank = rank % arrangement.mesh.world(),
+                                            .pipelined = arrangement.pipeline,
+                                            .zero = arrangement.zero,
+                                            .elastic = arrangement.elastic},
+                                  .context = arrangement.context,
+                                  .experts = arrangement.experts,
+                                  .first_worker = rank < arrangement.mesh.world(),
+                                  .processes = processes};
+  return model.memory(request, &of_rank);
 }
 
-plan::MemoryPlan plan_together(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement, std::span<const int64_t> ranks,
-                               bool processes) {
+plan::MemoryPlan plan_together(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+                               std::span<const int64_t> ranks, bool processes) {
   plan::MemoryPlan together{.moments = {{.name = "the fullest of each rank", .bytes = {}}}};
   plan::PurposeBytes peaks;
   for (const int64_t rank : ranks) {
-    const plan::MemoryPlan each = plan_of_rank(request, arrangement, rank, processes);
+    const plan::MemoryPlan each = plan_of_rank(model, request, arrangement, rank, processes);
     const plan::PurposeBytes& most = each.fullest().bytes;
     for (size_t i = 0; i < kMemoryPurposes; ++i) {
       const auto purpose = static_cast<MemoryPurpose>(i);
@@ -109,25 +110,25 @@ plan::MemoryPlan plan_together(const plan::MemoryRequest& request, const paralle
 }
 
 // Of all ranks, as threads of this process, which share its compute threads.
-plan::MemoryPlan plan_of_threads(plan::MemoryRequest request, const parallel::Arrangement& arrangement) {
+plan::MemoryPlan plan_of_threads(const train::ModelPlan& model, plan::MemoryRequest request, const parallel::Arrangement& arrangement) {
   request.threads = std::max<int64_t>(1, request.threads / arrangement.world());
   std::vector<int64_t> all(static_cast<size_t>(arrangement.world()));
   std::iota(all.begin(), all.end(), int64_t{0});
-  return plan_together(request, arrangement, all, /*processes=*/false);
+  return plan_together(model, request, arrangement, all, /*processes=*/false);
 }
 
 }  // namespace
 
-plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+plan::MemoryPlan memory_plan_of(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
                                 std::span<const int64_t> ranks) {
-  return plan_together(request, arrangement, ranks, /*processes=*/true);
+  return plan_together(model, request, arrangement, ranks, /*processes=*/true);
 }
 
-plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
-                             at::Device device, const data::RunData* data) {
+plan::MemoryPlan memory_plan(const train::ModelPlan& model, const recipe::Recipe& recipe, const parallel::Arrangement& arrangement,
+                             std::optional<int64_t> rank, at::Device device, const data::RunData* data) {
   const plan::MemoryRequest request = memory_request(recipe, device, data);
-  if (arrangement.world() == 1) return plan_memory(request);
-  return rank ? plan_of_rank(request, arrangement, *rank) : plan_of_threads(request, arrangement);
+  if (arrangement.world() == 1) return model.memory(request, nullptr);
+  return rank ? plan_of_rank(model, request, arrangement, *rank) : plan_of_threads(model, request, arrangement);
 }
 
 int64_t available_bytes(at::Device device) {
@@ -140,12 +141,14 @@ int64_t available_bytes(at::Device device) {
 namespace {
 
 // plan_on: of a request, on ranks arranged so.
-plan::MemoryOwner owner_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+plan::MemoryOwner owner_of(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
                            const std::function<plan::MemoryPlan(const plan::MemoryRequest&, const parallel::Arrangement&)>& plan_on) {
   const layout::Mesh& mesh = arrangement.mesh;
   plan::MemoryOwner owner{.plan = [=](const plan::MemoryRequest& of) { return plan_on(of, arrangement); },
                           .replicas = arrangement.workers * mesh.size(layout::Axis::kDp),
-                          .stages = mesh.size(layout::Axis::kPp)};
+                          .stages = mesh.size(layout::Axis::kPp),
+                          .fewer_layers = model.described_by_recipe()};
+  for (const layout::ParameterSpec& spec : model.parameters()) owner.parameters += spec.elements();
   owner.changes = [=] {
     std::vector<plan::MemoryOwner::Change> changes;
     parallel::Arrangement shared = arrangement;
@@ -180,24 +183,27 @@ RanksHere ranks_here(comm::Communicator& processes) {
 
 }  // namespace
 
-void require_memory(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, at::Device device, int64_t free_bytes,
-                    comm::Communicator* processes) {
+void require_memory(const train::ModelPlan& model, const recipe::Recipe& recipe, const parallel::Arrangement& arrangement,
+                    at::Device device, int64_t free_bytes, comm::Communicator* processes) {
   const plan::MemoryRequest request = memory_request(recipe, device);
-  if (arrangement.world() == 1) return plan::require_memory(request, free_bytes);
+  using Request = const plan::MemoryRequest&;
+  using On = const parallel::Arrangement&;
+  if (arrangement.world() == 1) {
+    const plan::MemoryOwner owner = owner_of(model, request, arrangement, [&](Request of, On) { return model.memory(of, nullptr); });
+    return plan::require_memory(request, free_bytes, owner);
+  }
   if (processes == nullptr) {
-    plan::MemoryOwner owner = owner_of(request, arrangement, plan_of_threads);
+    plan::MemoryOwner owner = owner_of(model, request, arrangement, [&](Request of, On on) { return plan_of_threads(model, of, on); });
     owner.what = fmt::format("the {} ranks of this process do not fit into its memory together", arrangement.world());
     return plan::require_memory(request, free_bytes, owner);
   }
   const RanksHere here = ranks_here(*processes);
   const int64_t rank = processes->rank();
-  plan::MemoryOwner own = owner_of(
-      request, arrangement, [rank](const plan::MemoryRequest& of, const parallel::Arrangement& on) { return plan_of_rank(of, on, rank); });
+  plan::MemoryOwner own = owner_of(model, request, arrangement, [&](Request of, On on) { return plan_of_rank(model, of, on, rank); });
   own.what = fmt::format("rank {} does not fit into the memory of its process", rank);
   plan::require_memory(request, free_bytes, own);
-  plan::MemoryOwner together = owner_of(request, arrangement, [&](const plan::MemoryRequest& of, const parallel::Arrangement& on) {
-    return memory_plan_of(of, on, here.ranks);
-  });
+  plan::MemoryOwner together =
+      owner_of(model, request, arrangement, [&](Request of, On on) { return memory_plan_of(model, of, on, here.ranks); });
   together.what = fmt::format("the {} ranks of this machine ({}) do not fit into its memory together", here.ranks.size(), machine().host);
   together.hint = "fewer ranks on this machine take less";
   plan::require_memory(request, here.free_bytes, together);

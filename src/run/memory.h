@@ -13,6 +13,7 @@
 #include "plan/memory/memory.h"
 #include "recipe/recipe.h"
 #include "tensor/device.h"
+#include "train/model_plan.h"
 
 namespace longhaul::run {
 
@@ -21,19 +22,19 @@ plan::MemoryRequest memory_request(const recipe::Recipe& recipe, at::Device devi
 
 // Of rank `rank` of a run; nothing: of this process, whose threads are the ranks, each purpose as much as all of them together have at most. Not of
 // outer loops' own state.
-plan::MemoryPlan memory_plan(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, std::optional<int64_t> rank,
-                             at::Device device, const data::RunData* data = nullptr);
+plan::MemoryPlan memory_plan(const train::ModelPlan& model, const recipe::Recipe& recipe, const parallel::Arrangement& arrangement,
+                             std::optional<int64_t> rank, at::Device device, const data::RunData* data = nullptr);
 
 // Of these ranks of a run of processes together, as above.
-plan::MemoryPlan memory_plan_of(const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
+plan::MemoryPlan memory_plan_of(const train::ModelPlan& model, const plan::MemoryRequest& request, const parallel::Arrangement& arrangement,
                                 std::span<const int64_t> ranks);
 
 int64_t available_bytes(at::Device device);  // where weights and activations go
 
 // Refuses (error 68) what does not fit into `free_bytes`, what is available to this process, before anything is allocated: ranks that are its threads
 // together; of ranks that are processes, a collective call of them, each by itself and those of this machine together, which share its memory.
-void require_memory(const recipe::Recipe& recipe, const parallel::Arrangement& arrangement, at::Device device, int64_t free_bytes,
-                    comm::Communicator* processes);
+void require_memory(const train::ModelPlan& model, const recipe::Recipe& recipe, const parallel::Arrangement& arrangement,
+                    at::Device device, int64_t free_bytes, comm::Communicator* processes);
 
 std::vector<observe::PlannedMemory> planned_memory(const plan::MemoryPlan& plan);  // the rows of the table at the start
 // Since the last reset_memory_peaks(); rows as the `memory` events have them.

@@ -60,21 +60,6 @@ void require_whole_micro_batches(const std::string& where, int64_t batch, int64_
                                       : fmt::format("train.batch={}", (batch / (micro_batch * replicas) + 1) * micro_batch * replicas)});
 }
 
-// Where all of a step's sequences share rooms, or are balanced together, they go through the layers at once.
-void require_batch_at_once(const recipe::Recipe& recipe, const std::string& where, int64_t batch, int64_t replicas) {
-  if (!recipe.model.takes_batch_at_once() || batch == recipe.train.micro_batch * replicas) return;
-  const bool room = recipe.model.shares_room();
-  const std::string instead = room ? "model.capacity_of=sequence" : "model.auxiliary_loss_of=batch_so_far";
-  throw Error({.code = ExitCode::kUsage,
-               .what = room ? "an expert's room for all of a step's sequences takes them all at once"
-                            : "the balance of experts over all of a step's sequences takes them all at once",
-               .expected = fmt::format("a batch of train.micro_batch · replicas = {} · {}", recipe.train.micro_batch, replicas),
-               .found = std::to_string(batch),
-               .where = room ? fmt::format("{} and model.capacity_of = {}", where, name_of_value(recipe.model.router.capacity_of))
-                             : fmt::format("{} and model.auxiliary_loss_of = batch", where),
-               .hint = batch % replicas == 0 ? fmt::format("train.micro_batch={}, or {}", batch / replicas, instead) : instead});
-}
-
 // What observe.batch_noise_every measures needs a step without its other micro-batches.
 void require_noise_measurable(const recipe::Recipe& recipe, const layout::Pipeline& pipeline, int64_t micro_batches) {
   if (recipe.observe.batch_noise_every == 0) return;
@@ -90,7 +75,7 @@ void require_noise_measurable(const recipe::Recipe& recipe, const layout::Pipeli
 }
 
 // Before anything is touched. processes: how many there are, where ranks are processes.
-parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const comm::Communicator* processes) {
+parallel::Arrangement arrangement_of_run(const train::ModelPlan& model, const recipe::Recipe& recipe, const comm::Communicator* processes) {
   const int64_t world = processes != nullptr ? processes->size() : recipe.parallel.world();
   if (recipe.parallel.ranks > 0 && recipe.parallel.ranks != world) {
     throw Error({.code = ExitCode::kUsage,
@@ -109,16 +94,16 @@ parallel::Arrangement arrangement_of_run(const recipe::Recipe& recipe, const com
                  .hint = "lower parallel.tp, pp, cp or ep"});
   }
   const int64_t workers = parallel::workers_of(recipe.optim.outer, recipe.parallel, world);
-  parallel::Arrangement arrangement = parallel::arrangement_of(recipe.model, recipe.parallel, world / workers);
+  parallel::Arrangement arrangement = model.arrange(world / workers);
   arrangement.workers = workers;
   arrangement.elastic = recipe.train.elastic;
-  parallel::require_possible(recipe.model, arrangement);
-  optim::check_groups(recipe.optim, recipe.model);
+  model.require_possible(arrangement);
+  optim::check_groups(recipe.optim, model.parameters());
   const int64_t replicas = workers * arrangement.mesh.size(layout::Axis::kDp);
   const layout::Pipeline pipeline(recipe.parallel.pp, recipe.parallel.pipeline);
   const auto require_batch = [&](const char* key, int64_t batch) {
     require_whole_micro_batches(key, batch, recipe.train.micro_batch, replicas);
-    require_batch_at_once(recipe, key, batch, replicas);
+    model.require_batch(key, batch, replicas);
     layout::passes_of(pipeline, batch / replicas / recipe.train.micro_batch);  // refuses a number that the schedule does not take
   };
   require_batch("train.batch", recipe.train.batch);
@@ -222,6 +207,7 @@ std::string about_disturbed_peak(const MachineProfile& profile) {
 train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::Communicator* processes) {
   const recipe::Recipe& recipe = request.recipe.recipe;
   const train::TaskEntry& task = train::task_named(tasks, recipe.train.task);
+  const std::unique_ptr<train::ModelPlan> model = task.plan(recipe);
   // From the first call on: a wrapper counts the calls.
   std::shared_ptr<comm::CallLog> calls_of_process;
   std::optional<comm::Traced> counted;
@@ -229,7 +215,7 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
     calls_of_process = std::make_shared<comm::CallLog>(processes->rank(), kCallsKept);
     processes = &counted.emplace(comm::borrowed(*processes), calls_of_process);
   }
-  const parallel::Arrangement arrangement = arrangement_of_run(recipe, processes);
+  const parallel::Arrangement arrangement = arrangement_of_run(*model, recipe, processes);
   if (request.from) {
     const std::string told = request.from->require_fitting(request.recipe);
     if (!told.empty() && !request.quiet && (processes == nullptr || processes->rank() == 0)) log_info("{}", told);
@@ -242,7 +228,7 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
   set_compute_threads(recipe.train.threads);
   const int64_t free_bytes = available_bytes(device);
   const std::optional<int64_t> own_rank = processes != nullptr ? std::optional(processes->rank()) : std::nullopt;
-  require_memory(recipe, arrangement, device, free_bytes, processes);
+  require_memory(*model, recipe, arrangement, device, free_bytes, processes);
   std::unique_ptr<observe::EventWriter> events;  // of the run: rank 0 writes them
   if (processes == nullptr || processes->rank() == 0) {
     settle_earlier_run(request.recipe, request.run_folder, request.fresh);
@@ -253,16 +239,17 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
   const data::RunData data = open_data(task, recipe, cache, processes);
   if (processes != nullptr) require_same_tokens(data, *processes);
   const RunFacts facts{.task = task,
+                       .model = *model,
                        .recipe = request.recipe,
                        .run_folder = request.run_folder,
                        .data = data,
                        .device = device,
                        .mesh = mesh,
                        .workers = arrangement.workers,
-                       .memory = memory_plan(recipe, arrangement, own_rank, device, &data),
+                       .memory = memory_plan(*model, recipe, arrangement, own_rank, device, &data),
                        .free_bytes = free_bytes,
-                       .flops = plan::training_flops_per_token(recipe.model, recipe.train.sequence),
-                       .flops_again = plan::flops_again_per_token(recipe.model, recipe.train.recompute),
+                       .flops = model->flops(),
+                       .flops_again = model->flops_again(),
                        .peak = measured_peak(processes, device),
                        .processes = processes != nullptr ? processes->size() : 1};
   if (facts.peak.profile.busy && !request.quiet && own_rank.value_or(0) == 0) log_warning("{}", about_disturbed_peak(facts.peak.profile));

@@ -27,6 +27,11 @@ int64_t RunFacts::training_tokens() const {
 observe::RunStart run_start(const RunFacts& facts) {
   const auto& recipe = facts.recipe.recipe;
   const Machine& here = machine();
+  int64_t parameters = 0, per_token = 0;
+  for (const layout::ParameterSpec& spec : facts.model.parameters()) {
+    parameters += spec.elements();
+    per_token += facts.model.activated_elements(spec);
+  }
   observe::RunStart start{.name = facts.run_folder.filename().string(),
                           .version = build_version().version,
                           .commit = build_version().commit,
@@ -42,13 +47,13 @@ observe::RunStart run_start(const RunFacts& facts) {
                           .seed = recipe.train.seed,
                           .world_size = facts.world(),
                           .recipe_hash = sha256_hex(recipe::to_toml(facts.recipe)).substr(0, 16),
-                          .model = recipe.model.preset.empty() ? recipe.model.family : recipe.model.preset,
-                          .parameters = layout::parameter_count(recipe.model),
-                          .parameters_per_token = layout::activated_parameter_count(recipe.model),
+                          .model = facts.model.name(),
+                          .parameters = parameters,
+                          .parameters_per_token = per_token,
                           .steps = recipe.train.steps,
                           .tokens_per_step = recipe.train.tokens_per_step(),
                           .sequence = recipe.train.sequence,
-                          .vocabulary = recipe.model.vocabulary};
+                          .vocabulary = facts.model.vocabulary()};
   start.flops_per_token = facts.flops.causal();
   start.flops_per_token_full_attention = facts.flops.full();
   if (const double peak = facts.peak_flops_per_second(); peak > 0) start.peak_flops_per_second = peak;
@@ -70,7 +75,7 @@ observe::RunStart run_start(const RunFacts& facts) {
 std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
   const auto& recipe = facts.recipe.recipe;
   std::map<std::string, observe::ParameterGroup> groups;
-  for (const auto& spec : layout::parameters(recipe.model)) {
+  for (const auto& spec : facts.model.parameters()) {
     const std::string name = spec.expert >= 0 ? "experts"
                              : spec.layer < 0 ? spec.tensor.name.substr(0, spec.tensor.name.find('.'))
                                               : "layers, other";
@@ -78,7 +83,7 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
     group.name = name;
     ++group.tensors;
     group.values += spec.elements();
-    group.values_per_token += layout::activated_elements(spec, recipe.model);
+    group.values_per_token += facts.model.activated_elements(spec);
   }
   std::vector<observe::ParameterGroup> rows;
   for (const auto& [name, group] : groups) rows.push_back(group);
@@ -87,7 +92,7 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
   for (const data::DataPart& part : data::parts_of(facts.data.sources))
     parts.push_back({part.name, part.documents, part.bytes, part.tokens});
   parts[0].epochs = epochs;
-  const plan::DecodingState state = plan::decoding_state(recipe.model, recipe.train.dtype);
+  const plan::DecodingState state = facts.model.decoding_state();
   const std::string moment =
       facts.memory.fullest().name + (facts.world() == 1    ? ""
                                      : facts.processes > 1 ? "; of rank 0"

@@ -20,6 +20,7 @@ namespace longhaul::run {
 
 struct RunFacts {
   const train::TaskEntry& task;
+  const train::ModelPlan& model;
   const recipe::LoadedRecipe& recipe;
   const std::filesystem::path& run_folder;
   const data::RunData& data;

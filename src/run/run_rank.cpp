@@ -43,14 +43,14 @@ void add_displays(observe::EventWriter& events, const RunRequest& request) {
 }
 
 // Beside the checkpoints, what belongs to them. Not before the trainer stands: a start that is refused leaves what is there.
-void write_beside_checkpoints(const RunRequest& request, const data::RunData& data, bool resumed) {
+void write_beside_checkpoints(const RunRequest& request, const RunFacts& facts, bool resumed) {
   try {
     write_text_atomically(request.run_folder / "recipe.toml", recipe::to_toml(request.recipe));
-    data.tokenizer.save(request.run_folder / "tokenizer.json");
+    if (facts.task.write_beside != nullptr) facts.task.write_beside(facts.data, request.run_folder);
   } catch (const Error& error) {
     // A full disk does not end a run that resumes: the files of the start before are there, and the checkpoint has its own copies.
     if (!resumed || error.code() != ExitCode::kDisk) throw;
-    log_warning("recipe.toml and tokenizer.json stay as the start before has written them: {}", error.what());
+    log_warning("recipe.toml, and what else lies beside the checkpoints, stays as the start before has written it: {}", error.what());
   }
 }
 
@@ -155,10 +155,10 @@ void RankRun::open_trace(int64_t generation) {
 }
 
 int64_t RankRun::planned_of_rank() const {
-  parallel::Arrangement arrangement = parallel::arrangement_of(recipe_.model, recipe_.parallel, facts_.mesh.world());
+  parallel::Arrangement arrangement = facts_.model.arrange(facts_.mesh.world());
   arrangement.workers = facts_.workers;
   arrangement.elastic = recipe_.train.elastic;
-  return plan::whole_bytes(memory_plan(recipe_, arrangement, ranks_.rank(), facts_.device, &facts_.data).peak());
+  return plan::whole_bytes(memory_plan(facts_.model, recipe_, arrangement, ranks_.rank(), facts_.device, &facts_.data).peak());
 }
 
 void RankRun::tell_what_is_held(train::Task& task, optim::Optimizer& optimizer, const optim::OuterLoop* outer) const {
@@ -168,7 +168,7 @@ void RankRun::tell_what_is_held(train::Task& task, optim::Optimizer& optimizer, 
   if (!tables()) return;
   const bool colours = colours_wanted(stdout);
   say(stdout, tables_of(facts_, task.epochs_after(recipe_.train.steps), colours));
-  if (holdings.size() > 1) say(stdout, rank_table(facts_.mesh, recipe_.parallel.pipeline, recipe_.model.layers, holdings, colours) + "\n");
+  if (holdings.size() > 1) say(stdout, rank_table(facts_.mesh, recipe_.parallel.pipeline, facts_.model.layers(), holdings, colours) + "\n");
   if (outer == nullptr) return;
   const int64_t every = recipe_.optim.outer.every;
   say(stdout, fmt::format("{}: {} workers of {} meet {}; {}. Losses of steps are the first worker's; evaluations and checkpoints "
@@ -252,7 +252,7 @@ void RankRun::begin(train::Trainer& trainer, observe::EventWriter& events) {
                                                            .cores = usable_cores()})) {
       log_warning("{}", text);
     }
-    write_beside_checkpoints(start_.request, facts_.data, resumed.step > 0);
+    write_beside_checkpoints(start_.request, facts_, resumed.step > 0);
     if (from) checkpoint::carry_files(files_, from->beside(), start_.request.run_folder / checkpoint::kPublishedBeside);
     const bool in_bytes = recipe_.train.objective == recipe::Objective::kNext;  // what a compressor's can be compared with
     if (recipe_.observe.compression_baseline && in_bytes && !facts_.data.held_out().empty() && facts_.data.all_text())

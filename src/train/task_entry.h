@@ -12,6 +12,7 @@
 #include "data/run_data.h"
 #include "parallel/ranks.h"
 #include "recipe/recipe.h"
+#include "train/model_plan.h"
 #include "train/task.h"
 
 namespace longhaul::train {
@@ -29,7 +30,10 @@ struct TaskRequest {
 struct TaskEntry {
   std::string_view name;   // as train.task has it
   bool reads_text = true;  // of [data]; a task that does not makes what it learns, and its RunData is empty
-  std::unique_ptr<Task> (*make)(const TaskRequest& request);  // with untrained parameters
+  std::unique_ptr<ModelPlan> (*plan)(const recipe::Recipe& recipe);  // of the model, before it is made; the recipe must outlive it
+  std::unique_ptr<Task> (*make)(const TaskRequest& request);         // with untrained parameters
+  // Writes what a checkpoint needs beside it to be used, as a tokenizer, into the folder of the run. Null: nothing.
+  void (*write_beside)(const data::RunData& data, const std::filesystem::path& run);
   // The command, without the program's name, that uses what was trained: "sample RUN --prompt …". Both words are quoted for a shell.
   std::string (*next_command)(const recipe::Recipe& recipe, const std::string& run, const std::string& prompt);
 };

@@ -11,6 +11,8 @@
 #include "recipe/load.h"
 #include "run/memory.h"
 
+#include "language/decoder_plan.h"
+
 namespace longhaul::run {
 namespace {
 
@@ -37,7 +39,8 @@ std::vector<std::string> told_here(const recipe::Recipe& recipe, int64_t free_of
   std::vector<std::string> all(kRanksHere);
   comm::run_ranks(kRanksHere, [&](comm::Communicator& rank) {
     try {
-      require_memory(recipe, parallel::arrangement_of(recipe.model, recipe.parallel, kRanksHere), at::kCPU, free_of_process, &rank);
+      require_memory(language::DecoderPlan(recipe), recipe, parallel::arrangement_of(recipe.model, recipe.parallel, kRanksHere), at::kCPU,
+                     free_of_process, &rank);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kOutOfMemory) << error.what();
       all[static_cast<size_t>(rank.rank())] = error.what();
@@ -49,8 +52,8 @@ std::vector<std::string> told_here(const recipe::Recipe& recipe, int64_t free_of
 double planned_here(const recipe::Recipe& recipe, int64_t ranks) {
   const std::vector<int64_t> all = {0, 1, 2, 3};
   const plan::MemoryPlan plan =
-      memory_plan_of(memory_request(recipe, at::kCPU), parallel::arrangement_of(recipe.model, recipe.parallel, kRanksHere),
-                     std::span(all).first(static_cast<size_t>(ranks)));
+      memory_plan_of(language::DecoderPlan(recipe), memory_request(recipe, at::kCPU),
+                     parallel::arrangement_of(recipe.model, recipe.parallel, kRanksHere), std::span(all).first(static_cast<size_t>(ranks)));
   return plan.peak() + plan.communication + plan.not_tensors;
 }
 

@@ -12,6 +12,7 @@
 #include "base/process/signals.h"
 #include "checkpoint/run_difference.h"
 #include "comm/threads/run_ranks.h"
+#include "language/decoder_plan.h"
 #include "observe/events/event_log.h"
 #include "run/language_run.h"
 #include "run/memory.h"
@@ -377,8 +378,8 @@ TEST_F(RunOnRanks, ThreadsThatTogetherNeedMoreThanThereIsAreRefusedBeforeAnythin
         "model.hidden=" + std::to_string(hidden), "model.heads=1",      "model.kv_heads=1", "parallel.ranks=" + std::to_string(ranks),
         "train.batch=" + std::to_string(ranks),   "train.micro_batch=1"};
     const recipe::Recipe recipe = request("run", sizes).recipe.recipe;
-    const plan::MemoryPlan plan =
-        memory_plan(recipe, parallel::arrangement_of(recipe.model, recipe.parallel, ranks), std::nullopt, at::kCPU);
+    const plan::MemoryPlan plan = memory_plan(language::DecoderPlan(recipe), recipe,
+                                              parallel::arrangement_of(recipe.model, recipe.parallel, ranks), std::nullopt, at::kCPU);
     return static_cast<int64_t>(plan.peak() + plan.not_tensors);
   };
   while (bytes(64) < available_bytes(at::kCPU)) hidden *= 2;

@@ -20,10 +20,10 @@ Grouped::Grouped(const recipe::OptimOptions& options, Members given, Maker make)
   }
 }
 
-void check_groups(const recipe::OptimOptions& options, const recipe::ModelConfig& model) {
+void check_groups(const recipe::OptimOptions& options, const std::vector<layout::ParameterSpec>& parameters) {
   if (options.groups.empty()) return;
   std::vector<recipe::Role> roles;
-  for (const layout::ParameterSpec& spec : layout::parameters(model)) roles.push_back(spec.tensor.role);
+  for (const layout::ParameterSpec& spec : parameters) roles.push_back(spec.tensor.role);
   recipe::check_groups(options, roles);
 }
 

@@ -22,6 +22,6 @@ class Grouped final : public Optimizer {
 };
 
 // kUsage for an entry of optim.group that is about no tensor of the model; before a run starts.
-void check_groups(const recipe::OptimOptions& options, const recipe::ModelConfig& model);
+void check_groups(const recipe::OptimOptions& options, const std::vector<layout::ParameterSpec>& parameters);
 
 }  // namespace longhaul::optim

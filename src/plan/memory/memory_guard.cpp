@@ -28,15 +28,16 @@ class Advice {
   std::string text() const {
     constexpr int64_t kShortest = 16;
     constexpr const char* kSameResult = " and leaves the result as it is";
-    std::vector<Lever> levers{
-        lowered(
-            "train.micro_batch", [](MemoryRequest& r) -> int64_t& { return r.micro_batch; }, 1, kSameResult),
-        lowered(
-            "train.sequence", [](MemoryRequest& r) -> int64_t& { return r.sequence; }, kShortest),
-        lowered(
-            "train.batch", [](MemoryRequest& r) -> int64_t& { return r.batch; }, owner_.replicas),
-        lowered(
-            "model.layers", [](MemoryRequest& r) -> int64_t& { return r.model.layers; }, owner_.stages, " in a smaller model")};
+    std::vector<Lever> levers{lowered(
+                                  "train.micro_batch", [](MemoryRequest& r) -> int64_t& { return r.micro_batch; }, 1, kSameResult),
+                              lowered(
+                                  "train.sequence", [](MemoryRequest& r) -> int64_t& { return r.sequence; }, kShortest),
+                              lowered(
+                                  "train.batch", [](MemoryRequest& r) -> int64_t& { return r.batch; }, owner_.replicas)};
+    if (owner_.fewer_layers) {
+      levers.push_back(lowered(
+          "model.layers", [](MemoryRequest& r) -> int64_t& { return r.model.layers; }, owner_.stages, " in a smaller model"));
+    }
     if (owner_.changes) {
       for (const MemoryOwner::Change& change : owner_.changes())
         levers.push_back({change.setting, needed_bytes(request_, change.plan), kSameResult});
@@ -102,13 +103,14 @@ void require_memory(const MemoryRequest& request, int64_t available_bytes, const
   const MemoryPlan plan = owner.plan(request);
   const auto available = static_cast<double>(available_bytes);
   if (needed_bytes(request, plan) <= available) return;
-  throw Error({.code = ExitCode::kOutOfMemory,
-               .what = owner.what,
-               .expected = fmt::format("at most {}, which is free here", bytes_text(available_bytes)),
-               .found = table(plan),
-               .where = fmt::format("{}; train.micro_batch={}, train.sequence={}, {} parameters", plan.fullest().name, request.micro_batch,
-                                    request.sequence, count_text(layout::parameter_count(request.model))),
-               .hint = Advice(request, available, owner).text()});
+  throw Error(
+      {.code = ExitCode::kOutOfMemory,
+       .what = owner.what,
+       .expected = fmt::format("at most {}, which is free here", bytes_text(available_bytes)),
+       .found = table(plan),
+       .where = fmt::format("{}; train.micro_batch={}, train.sequence={}, {} parameters", plan.fullest().name, request.micro_batch,
+                            request.sequence, count_text(owner.parameters > 0 ? owner.parameters : layout::parameter_count(request.model))),
+       .hint = Advice(request, available, owner).text()});
 }
 
 }  // namespace longhaul::plan

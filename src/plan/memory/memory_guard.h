@@ -23,6 +23,8 @@ struct MemoryOwner {
     MemoryPlan plan;
   };
   std::function<std::vector<Change>()> changes{};  // unset: none
+  int64_t parameters = 0;                          // of the model, for the error; 0: of the model that the request describes
+  bool fewer_layers = true;                        // the request describes the model, so that fewer of its layers can be advised
   std::string hint{};                              // what else would help: "fewer ranks on this machine"
 };
 

@@ -29,12 +29,17 @@ double beside_stage_sum(double bytes, double ranks) {
 
 RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,
                      const layout::MeshRank& place) {
+  return rank_state(layout::parameters_of(model, place), dtype, optimizer, place);
+}
+
+RankState rank_state(const std::vector<layout::ParameterSpec>& parameters, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,
+                     const layout::MeshRank& place) {
   const double narrow = number(element_bytes(dtype)), wide = number(wide_bytes(dtype));
   RankState held;
   UpdateMemory updating(optimizer, wide_bytes(dtype));
   std::map<int64_t, Passing> layers;
   std::map<std::vector<int64_t>, double> shared_by_stages;
-  for (const layout::ParameterSpec& spec : layout::parameters_of(model, place)) {
+  for (const layout::ParameterSpec& spec : parameters) {
     const layout::Placement placement = layout::placement_of(spec, place.mesh, place.coordinate(layout::Axis::kPp));
     const layout::Shape box = layout::rectangle_of(placement, place.mesh, place.rank, spec.tensor.global_shape).length;
     const double elements = number(layout::volume(box));

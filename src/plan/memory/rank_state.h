@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "layout/parameters.h"
 #include "recipe/sections/optim_options.h"
@@ -21,6 +22,9 @@ struct RankState {
   double early_weights = 0;  // of it, what comes behind an update for the next step: outside the layers, and the first one's
 };
 
+// parameters: those that the modules of the rank's stages use (layout::parameters_of, or a model's own list).
+RankState rank_state(const std::vector<layout::ParameterSpec>& parameters, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,
+                     const layout::MeshRank& place);
 RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, const recipe::OptimOptions& optimizer,
                      const layout::MeshRank& place);
 

@@ -114,8 +114,9 @@ std::vector<std::string_view> names_of(Offload) { return {"none", "file"}; }
 std::vector<std::string_view> names_of(Objective) { return {"next", "masked"}; }
 
 void declare(OptionSet& set, TrainOptions& train) {
-  set.add("train.task", train.task, "What is learned: \"pretrain\", the texts of [data]; \"recall\", the sequences of [recall].")
-      .one_of({"pretrain", "recall"});
+  set.add(
+      "train.task", train.task,
+      "What is learned: \"pretrain\", the texts of [data]; \"recall\", the sequences of [recall]; or a task that was linked into the program.");
   set.add("train.steps", train.steps, "Optimizer steps of the whole run, resumed parts included.")
       .unit("steps")
       .at_least(1)

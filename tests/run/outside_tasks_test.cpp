@@ -1,0 +1,144 @@
+// Tasks that src does not know (support/outside_tasks.h) are planned, guarded, trained, resumed, shared by ranks and reported as those of language are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "observe/events/event_log.h"
+#include "recipe/load.h"
+#include "run/memory.h"
+#include "run/run.h"
+#include "storage/catalog.h"
+#include "support/outside_tasks.h"
+
+namespace longhaul::run {
+namespace {
+
+using longhaul::testing::kOutsideTasks;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+class OutsideTasks : public ::testing::TestWithParam<std::string> {
+ protected:
+  recipe::LoadedRecipe recipe(const Words& more = {}) const {
+    Words words = {"train.task=" + GetParam(),
+                   "train.sequence=1",
+                   "train.batch=16",
+                   "train.micro_batch=8",
+                   "train.steps=8",
+                   "train.dtype=fp64",
+                   "train.evaluate_every=4",
+                   "train.checkpoint_every=4",
+                   "train.threads=1",
+                   "optim.lr=0.01",
+                   "optim.schedule=constant",
+                   "optim.warmup_steps=2",
+                   "sample.tokens=0",
+                   "observe.tensorboard=false",
+                   "observe.report=false"};
+    words.insert(words.end(), more.begin(), more.end());
+    return recipe::load_defaults(words);
+  }
+  train::Outcome run(const std::string& name, const Words& more = {}) const {
+    return run_training({.recipe = recipe(more), .run_folder = folder_ / name, .quiet = true}, kOutsideTasks);
+  }
+  template <class Type>
+  std::vector<Type> events(const std::string& run) const {
+    std::vector<Type> found;
+    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
+      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
+    }
+    return found;
+  }
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> all;
+    for (const auto& step : events<observe::StepReport>(run)) all.push_back(step.loss);
+    return all;
+  }
+  double accuracy(const std::string& run) const {
+    const auto judged = events<observe::Evaluation>(run);
+    if (judged.empty()) return -1;
+    for (const auto& [name, value] : judged.back().metrics) {
+      if (name == "accuracy") return value;
+    }
+    return -1;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_P(OutsideTasks, AreLearnt) {
+  EXPECT_EQ(run("long", {"train.steps=150", "train.evaluate_every=150", "train.checkpoint_every=0"}).reason, "finished");
+  EXPECT_GT(accuracy("long"), 0.9) << "by chance 0.25 and 0.125";
+}
+
+TEST_P(OutsideTasks, ARunInTwoPartsIsTheRunInOne) {
+  run("whole");
+  run("parts", {"train.steps=4"});
+  EXPECT_EQ(run("parts").step, 8);
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  EXPECT_EQ(accuracy("parts"), accuracy("whole"));
+}
+
+TEST_P(OutsideTasks, TwoRanksAreOneProcess) {
+  run("one");
+  for (const char* shared : {"parallel.zero=0", "parallel.zero=1", "parallel.zero=2"}) {
+    const std::string name = std::string("two ") + shared;
+    run(name, {"parallel.ranks=2", shared});
+    ASSERT_EQ(losses(name).size(), 8u);
+    // Sums are taken in another order, nothing else.
+    for (size_t s = 0; s < 8; ++s) EXPECT_NEAR(losses(name)[s], losses("one")[s], 1e-12) << name << ", step " << s + 1;
+  }
+}
+
+TEST_P(OutsideTasks, ALayoutThatTheTaskDoesNotOfferIsRefused) {
+  try {
+    run("refused", {"parallel.tp=2", "parallel.ranks=2"});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr(GetParam() + " can be shared by data ranks alone"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "refused"));
+}
+
+// Weights, gradients, and AdamW's two moments, in eight bytes each: the weights are their own masters in fp64.
+TEST_P(OutsideTasks, AreReportedAndGuardedByTheirOwnTensors) {
+  const int64_t parameters = GetParam() == "pictures" ? 6 * 9 + 6 + 4 * 54 + 4 : 3 * 8 * 10 + 8 * 8;
+  run("run", {"observe.report=true"});
+  const auto start = events<observe::RunStart>("run").at(0);
+  EXPECT_EQ(start.model, GetParam());
+  EXPECT_EQ(start.parameters, parameters);
+  EXPECT_EQ(start.planned_memory_bytes, 4 * 8 * parameters);
+  EXPECT_EQ(start.tokens_per_step, 16);
+  EXPECT_GT(*start.flops_per_token, 0);
+  EXPECT_THAT(read_text(folder_ / "run" / "report.html"), HasSubstr("accuracy"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / "tokenizer.json")) << "nothing reads text";
+
+  const recipe::LoadedRecipe loaded = recipe();
+  const auto model = train::task_named(kOutsideTasks, GetParam()).plan(loaded.recipe);
+  EXPECT_NO_THROW(require_memory(*model, loaded.recipe, model->arrange(1), at::kCPU, 4 * 8 * parameters, nullptr));
+  try {
+    require_memory(*model, loaded.recipe, model->arrange(1), at::kCPU, 4 * 8 * parameters - 1, nullptr);
+    ADD_FAILURE() << "it does not fit";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kOutOfMemory);
+    EXPECT_THAT(error.what(), HasSubstr(std::to_string(parameters) + " parameters"));
+    EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("model.layers"))) << "[model] does not describe it";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, OutsideTasks, ::testing::Values("pictures", "retriever"), [](const auto& of) { return of.param; });
+
+TEST(OutsideTaskNames, AnUnknownOneIsRefusedWithThoseThatAreKnown) {
+  const TemporaryFolder folder;
+  try {
+    run_training({.recipe = recipe::load_defaults({"train.task=pretrain"}), .run_folder = folder / "run", .quiet = true}, kOutsideTasks);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("pictures, retriever"));
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::run

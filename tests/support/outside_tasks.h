@@ -1,0 +1,220 @@
+// Two tasks that are no language models and that nothing in src knows: a classifier of made-up pictures, whose inputs are floats and whose first layer
+// is LibTorch's convolution, and a retriever of two towers, one of which attends to the other. They show what src/train/task_entry.h promises.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "optim/schedule.h"
+#include "plan/memory/rank_state.h"
+#include "train/task_entry.h"
+
+namespace longhaul::testing {
+
+inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape shape, layout::Role role, int64_t layer) {
+  layout::ParameterSpec spec;
+  const auto fan_in = static_cast<double>(shape.back());
+  spec.tensor = {name, std::move(shape), role};
+  spec.layer = layer;
+  spec.decay = role != layout::Role::kBias;
+  if (spec.decay) spec.init = {.kind = layout::Init::Kind::kNormal, .std = 1 / std::sqrt(fan_in)};
+  return spec;
+}
+
+// The plan of a model that is a list of tensors. Data ranks can share it, with shares of the optimizer's state and of gradients; nothing else is offered.
+class OutsidePlan final : public train::ModelPlan {
+ public:
+  OutsidePlan(std::string name, std::vector<layout::ParameterSpec> parameters, double flops, const recipe::Recipe& recipe)
+      : name_(std::move(name)), parameters_(std::move(parameters)), flops_(flops), recipe_(recipe) {}
+
+  std::string name() const override { return name_; }
+  int64_t layers() const override { return 1; }
+  std::vector<layout::ParameterSpec> parameters() const override { return parameters_; }
+  plan::TokenFlops flops() const override { return {.matrices = flops_}; }
+  parallel::Arrangement arrange(int64_t world) const override {
+    const recipe::ParallelOptions& options = recipe_.parallel;
+    return {.mesh = {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep}}, .zero = options.zero};
+  }
+  void require_possible(const parallel::Arrangement& arrangement) const override {
+    if (arrangement.mesh.size(layout::Axis::kDp) == arrangement.mesh.world() && arrangement.zero <= 2) return;
+    throw Error({.code = ExitCode::kUsage,
+                 .what = name_ + " can be shared by data ranks alone",
+                 .expected = "tp, pp, cp and ep of 1, and parallel.zero of at most 2",
+                 .found = arrangement.mesh.text(),
+                 .where = "[parallel]",
+                 .hint = "parallel.ranks=2"});
+  }
+  plan::MemoryPlan memory(const plan::MemoryRequest& request, const plan::RankRequest* rank) const override {
+    const plan::RankState state =
+        plan::rank_state(parameters_, request.dtype, request.optimizer, rank != nullptr ? rank->place : layout::MeshRank{});
+    plan::MemoryMoment moment{.name = "step", .bytes = {}};
+    moment.bytes[MemoryPurpose::kParameters] = state.weights;
+    moment.bytes[MemoryPurpose::kGradients] = state.gradients;
+    moment.bytes[MemoryPurpose::kOptimizer] = state.optimizer;
+    return {.moments = {moment}};
+  }
+
+ private:
+  std::string name_;
+  std::vector<layout::ParameterSpec> parameters_;
+  double flops_ = 0;
+  const recipe::Recipe& recipe_;
+};
+
+// What both tasks have in common: parameters by name, examples counted by one schedule and dealt out to replicas, and a judgement on examples that
+// are never trained on.
+class OutsideTask : public train::Task {
+ public:
+  OutsideTask(const train::TaskRequest& request, std::vector<layout::ParameterSpec> specs)
+      : recipe_(request.recipe),
+        ranks_(request.ranks),
+        precision_(Precision::named(recipe::name_of_value(recipe_.train.dtype))),
+        schedule_(recipe_.optim, recipe_.train),
+        parameters_(std::move(specs), precision_, request.device, model::Use::kTraining, request.ranks.place()) {
+    for (const layout::ParameterSpec& spec : parameters_.specs()) parameters_.add_stacked(spec.tensor.name, {spec.tensor.name});
+    parameters_.allocate();
+  }
+
+  model::ParameterSet& parameters() override { return parameters_; }
+  const Precision& precision() const override { return precision_; }
+  train::StepWork prepare(int64_t step) override {
+    const int64_t begin = schedule_.first_sample(step), own = schedule_.batch(step) / ranks_.replicas();
+    first_ = begin + ranks_.replica() * own;
+    return {.micro_batches = own / recipe_.train.micro_batch, .weight = static_cast<double>(own), .tokens = own};
+  }
+  Tensor forward(model::Context& /*context*/, int64_t micro_batch, const Tensor& /*entering*/) override {
+    return judged(first_ + micro_batch * recipe_.train.micro_batch).first;
+  }
+  std::optional<observe::Metrics> evaluate(bool /*whole*/, const std::function<bool()>& go_on) override {
+    const at::NoGradGuard guard;
+    double loss = 0, right = 0, count = 0;
+    for (int64_t batch = 0; batch < kJudgedBatches && go_on(); ++batch) {
+      const auto [nats, hits] = judged(kHeldOut + batch * recipe_.train.micro_batch);
+      loss += nats.item<double>();
+      right += hits;
+      count += static_cast<double>(recipe_.train.micro_batch);
+    }
+    return observe::Metrics{{"loss", loss / count}, {"accuracy", right / count}};
+  }
+  nlohmann::json data_position(int64_t step) const override { return {{"first_example", schedule_.first_sample(step)}}; }
+
+ protected:
+  static constexpr int64_t kHeldOut = int64_t{1} << 40, kJudgedBatches = 8;
+
+  // The sum of the losses of the micro-batch that begins with this example, and how many of its examples the model has right.
+  virtual std::pair<Tensor, double> judged(int64_t first) = 0;
+  Tensor weight(const std::string& name) { return parameters_.holder_of(name)->use(); }
+  at::TensorOptions floats() const { return at::TensorOptions().device(parameters_.device()).dtype(precision_.compute); }
+
+  const recipe::Recipe& recipe_;
+  const parallel::Ranks& ranks_;
+  Precision precision_;
+
+ private:
+  optim::TrainSchedule schedule_;
+  model::ParameterSet parameters_;
+  int64_t first_ = 0;
+};
+
+// Pictures of 12 × 12 values with noise, in four classes: stripes that lie, stand, rise and fall.
+class Pictures final : public OutsideTask {
+ public:
+  static constexpr int64_t kSide = 12, kClasses = 4, kChannels = 6, kPooled = 3;
+  static std::vector<layout::ParameterSpec> specs() {
+    using layout::Role;
+    return {outside_spec("convolution.weight", {kChannels, 9}, Role::kConvolution, 0),
+            outside_spec("convolution.bias", {kChannels}, Role::kBias, 0),
+            outside_spec("classes.weight", {kClasses, kChannels * kPooled * kPooled}, Role::kHead, -1),
+            outside_spec("classes.bias", {kClasses}, Role::kBias, -1)};
+  }
+  static double flops() { return 6.0 * (kSide * kSide * kChannels * 9 + kClasses * kChannels * kPooled * kPooled); }
+  explicit Pictures(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
+
+ protected:
+  std::pair<Tensor, double> judged(int64_t first) override {
+    const int64_t count = recipe_.train.micro_batch;
+    const RandomStream stream(static_cast<uint64_t>(recipe_.train.seed), "tests/pictures");
+    const Tensor pictures = at::empty({count, 1, kSide, kSide}, at::kDouble), classes = at::empty({count}, at::kLong);
+    auto pixel = pictures.accessor<double, 4>();
+    auto label = classes.accessor<int64_t, 1>();
+    for (int64_t n = 0; n < count; ++n) {
+      const auto at_pixel = static_cast<uint64_t>((first + n) * (kSide * kSide + 1));
+      label[n] = static_cast<int64_t>(stream.below(at_pixel, kClasses));
+      for (int64_t y = 0; y < kSide; ++y) {
+        for (int64_t x = 0; x < kSide; ++x) {
+          const int64_t along = label[n] == 0 ? y : label[n] == 1 ? x : label[n] == 2 ? x + y : x - y + kSide;
+          const double noise = 0.3 * stream.normal(at_pixel + 1 + static_cast<uint64_t>(y * kSide + x));
+          pixel[n][0][y][x] = std::cos(std::numbers::pi * static_cast<double>(along) / 2) + noise;
+        }
+      }
+    }
+    const Tensor filtered = at::conv2d(pictures.to(floats()), weight("convolution.weight").view({kChannels, 1, 3, 3}),
+                                       weight("convolution.bias"), /*stride=*/1, /*padding=*/1);
+    const Tensor pooled = at::adaptive_avg_pool2d(filtered.relu(), {kPooled, kPooled}).flatten(1);
+    const Tensor logits = at::linear(pooled, weight("classes.weight"), weight("classes.bias"));
+    const Tensor loss = at::cross_entropy_loss(logits, classes, {}, at::Reduction::Sum);
+    return {loss, logits.detach().argmax(1).eq(classes).sum().item<double>()};
+  }
+};
+
+// Queries of four vectors and documents of eight: a query is made of noisy copies of some of its document's vectors. The query's tower attends to the document's
+// vectors (cross-attention), and each query must be told to belong to its own document among those of the micro-batch.
+class Retriever final : public OutsideTask {
+ public:
+  static constexpr int64_t kWidth = 10, kInner = 8, kQuery = 4, kDocument = 8;
+  static std::vector<layout::ParameterSpec> specs() {
+    using layout::Role;
+    return {outside_spec("queries.weight", {kInner, kWidth}, Role::kQuery, 0), outside_spec("keys.weight", {kInner, kWidth}, Role::kKey, 0),
+            outside_spec("values.weight", {kInner, kWidth}, Role::kValue, 0),
+            outside_spec("score.weight", {kInner, kInner}, Role::kOutput, -1)};
+  }
+  static double flops() { return 6.0 * kInner * (kWidth * (kQuery + 2 * kDocument) + kInner * kQuery); }
+  explicit Retriever(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
+
+ protected:
+  std::pair<Tensor, double> judged(int64_t first) override {
+    const int64_t count = recipe_.train.micro_batch;
+    const RandomStream stream(static_cast<uint64_t>(recipe_.train.seed), "tests/retriever");
+    const Tensor documents = at::empty({count, kDocument, kWidth}, at::kDouble), queries = at::empty({count, kQuery, kWidth}, at::kDouble);
+    auto document = documents.accessor<double, 3>();
+    auto query = queries.accessor<double, 3>();
+    constexpr int64_t kNumbers = (kDocument + kQuery) * kWidth;
+    for (int64_t n = 0; n < count; ++n) {
+      auto number = static_cast<uint64_t>((first + n) * kNumbers);
+      for (int64_t i = 0; i < kDocument * kWidth; ++i) document[n][i / kWidth][i % kWidth] = stream.normal(number++);
+      for (int64_t i = 0; i < kQuery * kWidth; ++i)
+        query[n][i / kWidth][i % kWidth] = document[n][2 * (i / kWidth)][i % kWidth] + 0.2 * stream.normal(number++);
+    }
+    const Tensor q = at::linear(queries.to(floats()), weight("queries.weight"));  // [n, query, inner]
+    const Tensor k = at::linear(documents.to(floats()), weight("keys.weight"));   // [m, document, inner]
+    const Tensor v = at::linear(documents.to(floats()), weight("values.weight"));
+    // Every query attends to every document: [n, m, query, document].
+    const Tensor seen = at::einsum("nqi,mdi->nmqd", {q, k}).div(std::sqrt(static_cast<double>(kInner))).softmax(-1);
+    const Tensor answer = at::linear(at::einsum("nmqd,mdi->nmqi", {seen, v}), weight("score.weight"));
+    const Tensor logits = at::einsum("nmqi,nqi->nm", {answer, q});
+    const Tensor own = at::arange(count, at::kLong);
+    return {at::cross_entropy_loss(logits, own, {}, at::Reduction::Sum), logits.detach().argmax(1).eq(own).sum().item<double>()};
+  }
+};
+
+template <class SomeTask>
+constexpr train::TaskEntry outside_entry(std::string_view name) {
+  return {.name = name,
+          .reads_text = false,
+          .plan = [](const recipe::Recipe& recipe) -> std::unique_ptr<train::ModelPlan> {
+            return std::make_unique<OutsidePlan>(recipe.train.task, SomeTask::specs(), SomeTask::flops(), recipe);
+          },
+          .make = [](const train::TaskRequest& request) -> std::unique_ptr<train::Task> { return std::make_unique<SomeTask>(request); },
+          .write_beside = nullptr,
+          .next_command = [](const recipe::Recipe&, const std::string& run, const std::string&) { return "checkpoint show " + run; }};
+}
+inline constexpr train::TaskEntry kOutsideTasks[] = {outside_entry<Pictures>("pictures"), outside_entry<Retriever>("retriever")};
+
+}  // namespace longhaul::testing
