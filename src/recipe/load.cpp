@@ -250,7 +250,7 @@ std::vector<Entry> preset_entries(const std::vector<Entry>& entries) {
          .hint = near.empty() ? program_command("config show RECIPE model.preset=NAME") + " says what is in one" : "model.preset=" + near});
   }
   std::vector<Entry> out;
-  const std::string source = fmt::format("presets/{}.toml", name);
+  const std::string source = std::string(preset->path);
   for (const TomlEntry& entry : read_toml(preset->text, source)) {
     if (entry.key == "version" || entry.key == "description") continue;
     out.push_back({.key = entry.key,

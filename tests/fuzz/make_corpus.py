@@ -109,7 +109,7 @@ def main():
     folder = corpus("recipe")
     without_comments = lambda path: "".join(line + "\n" for line in path.read_text().splitlines() if line and not line.startswith("#"))
     presets = ("first-run", "gpt2-124m", "hybrid-bench", "linear-bench", "llama-3-8b", "minimax-text-01")
-    for path in [*(ROOT / f"presets/{name}.toml" for name in presets), ROOT / "recipes/first-run.toml"]:
+    for path in [*(next(ROOT.glob(f"presets/*/{name}.toml")) for name in presets), ROOT / "recipes/first-run.toml"]:
         (folder / f"{path.parent.name}-{path.name}").write_text(without_comments(path))
     arguments = ["train.steps=20", "train.dtype=fp64", "optim.lr=1e-3", "model.preset=gpt2-124m", "data.source=/a/b", "train.seed=-1", "model.chunk=64"]
     (folder / "arguments.toml").write_text("version = 1\n[model]\npreset = \"first-run\"\n--- arguments\n" + "\n".join(arguments) + "\n")

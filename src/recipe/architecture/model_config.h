@@ -51,7 +51,7 @@ std::vector<std::string_view> names_of(Position);
 std::vector<std::string_view> names_of(Initialisation);
 
 struct ModelConfig {
-  std::string preset;               // name of presets/<name>.toml that filled the defaults; empty: none
+  std::string preset;               // name of the preset (recipe/architecture/presets.h) that filled the defaults; empty: none
   std::string family = "longhaul";  // whose public tensor names import and export use (recipe/architecture/families.h)
 
   int64_t layers = 8;

@@ -1,4 +1,4 @@
-// Presets: model shapes by name, from presets/*.toml, compiled into the program. A preset fills [model] only.
+// Presets: model shapes by name, from presets/{models,study,bench}/*.toml, compiled into the program. A preset fills [model] only.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,8 @@
 namespace longhaul::recipe {
 
 struct Preset {
-  std::string_view name;  // file name without .toml
+  std::string_view name;  // file name without .toml, unique over the folders
+  std::string_view path;  // "presets/models/llama-3-8b.toml"
   std::string_view text;  // the TOML
 };
 
