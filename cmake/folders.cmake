@@ -1,16 +1,26 @@
 # longhaul_folder(NAME [UPPER] [ALONE] LINKS targets…)
 #                        the library of src/NAME: all its .cpp files. UPPER: of the floor that computes. ALONE: its files are not compiled together.
-# longhaul_compile_together(TARGET BASE COUNT)
-#                        compiles its files, which lie under BASE, COUNT at a time, those of one subfolder together: templates that all of them
-#                        use (JSON, fmt, LibTorch, GoogleTest) are made once, which halves the build. So what stands in unnamed namespaces has
-#                        a name of its own in the whole folder.
+# longhaul_compile_together(TARGET BASE)
+#                        compiles its files, which lie under BASE, LONGHAUL_TOGETHER at a time, those of one subfolder together: templates that
+#                        all of them use (JSON, fmt, LibTorch, GoogleTest) are made once, which halves the build. So what stands in unnamed
+#                        namespaces has a name of its own in the whole folder. Few cores have many files together, since they compile few units
+#                        at once anyway; many cores have few together, so that none waits for a long unit.
 #                        A file with SKIP_UNITY_BUILD_INCLUSION, options of its own or several instruction sets stays alone. CMake's UNITY_BUILD writes absolute paths,
 #                        which no compiler cache finds again in another clone.
-# longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, eight compiled together, one ctest entry per suite.
+# longhaul_tests(NAME)                           the test program of tests/NAME: all its *_test.cpp files, one ctest entry per suite.
 #
 # A test source may say in a comment   // ctest: label=full timeout=300   (default: label=fast timeout=120, which none should need on a busy machine).
 
-function(longhaul_compile_together target base at_once)
+if(NOT LONGHAUL_TOGETHER)
+  cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+  set(LONGHAUL_TOGETHER 6)
+  if(cores LESS_EQUAL 4)
+    set(LONGHAUL_TOGETHER 16)
+  endif()
+endif()
+
+function(longhaul_compile_together target base)
+  set(at_once ${LONGHAUL_TOGETHER})
   get_target_property(sources ${target} SOURCES)
   set(alone "")
   set(folders "")
@@ -63,7 +73,7 @@ function(longhaul_folder name)
   target_link_libraries(longhaul_${name} PUBLIC ${arg_LINKS})
   if(NOT arg_ALONE)
     # When the folder has said what is special about its files.
-    cmake_language(EVAL CODE "cmake_language(DEFER CALL longhaul_compile_together longhaul_${name} ${CMAKE_SOURCE_DIR}/src 6)")
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL longhaul_compile_together longhaul_${name} ${CMAKE_SOURCE_DIR}/src)")
   endif()
   set(floor ground)
   if(arg_UPPER)
@@ -83,7 +93,7 @@ function(longhaul_tests name)
   endif()
   set(program ${name}_test)
   add_executable(${program} ${sources})
-  longhaul_compile_together(${program} ${CMAKE_SOURCE_DIR}/tests 8)
+  longhaul_compile_together(${program} ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(${program} PRIVATE longhaul_${name} longhaul_places GTest::gmock GTest::gtest_main)
   get_target_property(floor longhaul_${name} LONGHAUL_FLOOR)
   longhaul_use_header(${program} ${floor}_test)
