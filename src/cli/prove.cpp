@@ -7,12 +7,12 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/terminal.h"
+#include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/table.h"
@@ -86,8 +86,8 @@ std::vector<prove::ProofLayout> layouts_of(const ProveArguments& arguments, cons
   known.insert(known.end(), processes.begin(), processes.end());
   bool all_are_known = false;  // it takes a second to make the list
   std::vector<prove::ProofLayout> chosen;
-  std::istringstream names(arguments.layouts);
-  for (std::string name; std::getline(names, name, ',');) {
+  for (const std::string_view each : split(arguments.layouts, ',')) {
+    const std::string name(each);
     auto found = std::ranges::find(known, name, &prove::ProofLayout::name);
     if (found == known.end() && !std::exchange(all_are_known, true)) {
       std::ranges::copy(prove::all_layouts(recipe.model, arguments.ranks), std::back_inserter(known));

@@ -7,36 +7,21 @@
 
 #include "base/checksum.h"
 #include "base/machine/machine.h"
+#include "observe/protobuf.h"
 
 namespace longhaul::observe {
 namespace {
-
-// The protocol-buffer encoding: a key is field number and wire type (0 varint, 1 eight bytes, 2 length and bytes, 5
-// four bytes).
-void put_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
 
 void put_fixed(std::string& out, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
 }
 
-void put_bytes(std::string& out, int field, std::string_view bytes) {
-  put_varint(out, static_cast<uint64_t>(field) << 3 | 2);
-  put_varint(out, bytes.size());
-  out += bytes;
-}
-
 // Event.wall_time = 1 (double), Event.step = 2 (int64, left out when 0 as proto3 does).
-std::string event_head(double wall_time, int64_t step) {
-  std::string out = "\x09";
-  put_fixed(out, std::bit_cast<uint64_t>(wall_time), 8);
-  if (step != 0) {
-    out += '\x10';
-    put_varint(out, static_cast<uint64_t>(step));
-  }
-  return out;
+ProtobufMessage event_head(double wall_time, int64_t step) {
+  ProtobufMessage event;
+  event.real(1, wall_time);
+  if (step != 0) event.number(2, static_cast<uint64_t>(step));
+  return event;
 }
 
 }  // namespace
@@ -56,29 +41,21 @@ std::string tensorboard_record(std::string_view message) {
 }
 
 std::string tensorboard_version(double wall_time) {
-  std::string out = event_head(wall_time, 0);
-  put_bytes(out, 3, "brain.Event:2");  // Event.file_version
-  return out;
+  return event_head(wall_time, 0).text(3, "brain.Event:2").bytes();  // Event.file_version
 }
 
 std::string tensorboard_scalars(double wall_time, int64_t step, const std::vector<std::pair<std::string_view, double>>& scalars) {
-  std::string summary;
+  ProtobufMessage summary;
   for (const auto& [tag, number] : scalars) {
-    std::string value;
-    put_bytes(value, 1, tag);  // Summary.Value.tag
-    value += '\x15';           // Summary.Value.simple_value = 2 (float)
-    put_fixed(value, std::bit_cast<uint32_t>(static_cast<float>(number)), 4);
-    put_bytes(summary, 1, value);  // Summary.value
+    ProtobufMessage value;
+    value.text(1, tag).real(2, static_cast<float>(number));  // Summary.Value.tag, simple_value
+    summary.message(1, value);                               // Summary.value
   }
-  std::string out = event_head(wall_time, step);
-  put_bytes(out, 5, summary);  // Event.summary
-  return out;
+  return event_head(wall_time, step).message(5, summary).bytes();  // Event.summary
 }
 
 std::string tensorboard_session_start(double wall_time, int64_t step) {
-  std::string out = event_head(wall_time, step);
-  put_bytes(out, 7, "\x08\x01");  // Event.session_log {status 1 = START}
-  return out;
+  return event_head(wall_time, step).message(7, ProtobufMessage().number(1, 1)).bytes();  // Event.session_log {status = START}
 }
 
 TensorBoard::TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) { make_folders(folder_); }

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/terminal.h"
+#include "base/text/text.h"
 
 namespace longhaul {
 namespace {
@@ -44,21 +45,6 @@ constexpr std::array<NamedAction, 10> kActions = {{{"kill", FaultAction::kKill, 
                .found = std::string(entry),
                .where = "LONGHAUL_FAULTS",
                .hint = "for example: step.update:step=12:rank=2 kill"});
-}
-
-std::vector<std::string_view> parts_of(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(' '), end = text.find_last_not_of(' ');
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, end - begin + 1);
 }
 
 std::pair<std::string_view, std::string_view> named_value(std::string_view text) {
@@ -96,7 +82,7 @@ PlannedFault planned_fault(std::string_view entry) {
   PlannedFault fault;
   const size_t space = entry.rfind(' ');
   if (space == std::string_view::npos) refuse(entry, "POINT[:CONDITION=VALUE…] ACTION");
-  const std::vector<std::string_view> place = parts_of(trimmed(entry.substr(0, space)), ':');
+  const std::vector<std::string_view> place = split(trimmed(entry.substr(0, space)), ':');
   fault.point = std::string(place.front());
   for (size_t i = 1; i < place.size(); ++i) read_condition(fault, entry, place[i]);
   const auto [name, value] = named_value(entry.substr(space + 1));
@@ -144,7 +130,7 @@ void end_by_segfault() {
 
 std::vector<PlannedFault> parse_faults(std::string_view text) {
   std::vector<PlannedFault> faults;
-  for (const std::string_view entry : parts_of(text, ';')) {
+  for (const std::string_view entry : split(text, ';')) {
     if (const std::string_view whole = trimmed(entry); !whole.empty()) faults.push_back(planned_fault(whole));
   }
   return faults;

@@ -49,10 +49,8 @@ class TaskProgress {
 // "512,1024" → numbers, each in its range.
 std::vector<int64_t> numbers_of(const std::string& words, const char* option, int64_t least, int64_t most) {
   std::vector<int64_t> numbers;
-  for (size_t begin = 0; begin <= words.size();) {
-    const size_t end = std::min(words.find(',', begin), words.size());
-    const std::string word = words.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string_view each : split(words, ',')) {
+    const std::string word(each);
     const bool digits = !word.empty() && word.size() < 12 && word.find_first_not_of("0123456789") == std::string::npos;
     const int64_t number = digits ? std::stoll(word) : -1;
     if (digits && number >= least && number <= most) {
@@ -156,10 +154,8 @@ std::vector<std::string> kinds_of(const EvaluateArguments& arguments) {
   const std::vector<std::string> known = evaluate::ruler_kinds();
   if (arguments.kinds.empty()) return known;
   std::vector<std::string> kinds;
-  for (size_t begin = 0; begin <= arguments.kinds.size();) {
-    const size_t end = std::min(arguments.kinds.find(',', begin), arguments.kinds.size());
-    kinds.push_back(arguments.kinds.substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string_view kind : split(arguments.kinds, ',')) {
+    kinds.emplace_back(kind);
     if (std::ranges::find(known, kinds.back()) != known.end()) continue;
     throw Error({.code = ExitCode::kUsage,
                  .what = "unknown kind of question",

@@ -33,14 +33,10 @@ std::vector<GpuRow> rows_of(const std::string& table) {
   std::istringstream lines(table);
   for (std::string line; std::getline(lines, line);) {
     GpuRow row;
-    std::istringstream cells(line);
-    std::string cell;
-    size_t column = 0;
-    for (; column < kColumns && std::getline(cells, cell, ','); ++column) {
-      const size_t begin = cell.find_first_not_of(' ');
-      row.fields[column] = begin == std::string::npos ? "" : cell.substr(begin, cell.find_last_not_of(" \r") + 1 - begin);
-    }
-    if (column == kColumns) rows.push_back(std::move(row));
+    const std::vector<std::string_view> cells = split(line, ',');
+    if (cells.size() < kColumns) continue;
+    for (size_t column = 0; column < kColumns; ++column) row.fields[column] = trimmed(cells[column]);
+    rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -25,11 +25,6 @@ constexpr const char* kHealthQuery =
     "remapped_rows.failure";
 enum HealthColumn { kUuid, kBus, kThrottle, kUncorrectable, kRepairWaits, kRepairFailed, kHealthColumns };
 
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \r\t");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \r\t") + 1 - begin);
-}
-
 bool says_yes(const std::string& text) { return text == "Yes" || (!text.empty() && text[0] >= '1' && text[0] <= '9'); }
 
 // "0x0000000000000040"; "[N/A]" and the like are none.
@@ -48,8 +43,7 @@ std::vector<GpuSensor::Row> GpuSensor::rows() {
   std::istringstream lines(answer.output);
   for (std::string line; std::getline(lines, line);) {
     Row row;
-    std::istringstream cells(line);
-    for (std::string cell; std::getline(cells, cell, ',');) row.push_back(trimmed(cell));
+    for (const std::string_view cell : split(line, ',')) row.emplace_back(trimmed(cell));
     if (row.size() == kHealthColumns && row[kUuid].starts_with("GPU-")) table.push_back(std::move(row));
   }
   if (table.empty()) said_ = answer.timed_out ? "nvidia-smi does not end" : brief(printable(answer.output + answer.errors), 200);

@@ -122,9 +122,8 @@ std::vector<size_t> metric_choice(std::string_view text) {
   } else if (text == "all") {
     for (size_t i = 0; i < kMetrics; ++i) chosen.push_back(i);
   } else {
-    for (size_t begin = 0; begin <= text.size();) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      const size_t metric = metric_named(text.substr(begin, end - begin), "--metrics");
+    for (const std::string_view name : split(text, ',')) {
+      const size_t metric = metric_named(name, "--metrics");
       for (const size_t other : chosen) {
         if (other == metric)
           throw Error({.code = ExitCode::kUsage,
@@ -133,7 +132,6 @@ std::vector<size_t> metric_choice(std::string_view text) {
                        .where = "--metrics"});
       }
       chosen.push_back(metric);
-      begin = end + 1;
     }
   }
   return chosen;

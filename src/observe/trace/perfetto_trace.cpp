@@ -1,47 +1,16 @@
 #include "observe/trace/perfetto_trace.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <map>
 
+#include "observe/protobuf.h"
 #include "observe/trace/timeline.h"
 
 namespace longhaul::observe {
 namespace {
 
-// Protocol buffers' wire format: a key (field number, wire type), then a varint, eight bytes or a counted text.
-class Message {
- public:
-  Message& number(int field, uint64_t value) {
-    varint(static_cast<uint64_t>(field) << 3);
-    return varint(value);
-  }
-  Message& fixed(int field, uint64_t value) {
-    varint(static_cast<uint64_t>(field) << 3 | 1);
-    char bytes[8];
-    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(value >> (8 * i));
-    bytes_.append(bytes, 8);
-    return *this;
-  }
-  Message& real(int field, double value) { return fixed(field, std::bit_cast<uint64_t>(value)); }
-  Message& text(int field, std::string_view value) {
-    varint(static_cast<uint64_t>(field) << 3 | 2);
-    varint(value.size());
-    bytes_ += value;
-    return *this;
-  }
-  Message& message(int field, const Message& value) { return text(field, value.bytes_); }
-  const std::string& bytes() const { return bytes_; }
-
- private:
-  Message& varint(uint64_t value) {
-    for (; value >= 128; value >>= 7) bytes_ += static_cast<char>(value | 128);
-    bytes_ += static_cast<char>(value);
-    return *this;
-  }
-  std::string bytes_;
-};
+using Message = ProtobufMessage;
 
 // Field numbers.
 constexpr int kPacket = 1;

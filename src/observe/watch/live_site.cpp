@@ -1,4 +1,5 @@
 #include "observe/watch/live_site.h"
+#include "base/text/text.h"
 
 #include <fmt/format.h>
 
@@ -58,11 +59,7 @@ std::string hash_of(const std::string& text) { return fmt::format("{:012x}", xxh
 std::string panels_json(const std::string& title, const std::vector<Panel>& panels, const std::vector<std::string>& hashes,
                         const std::string& have) {
   std::set<std::string, std::less<>> known;
-  for (size_t begin = 0; begin < have.size();) {
-    const size_t end = std::min(have.find(',', begin), have.size());
-    known.insert(have.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (const std::string_view panel : split(have, ',')) known.emplace(panel);
   ordered_json list = ordered_json::object();
   for (size_t i = 0; i < panels.size(); ++i) {
     if (!known.contains(panels[i].id + "." + hashes[i])) list[panels[i].id] = {{"hash", hashes[i]}, {"html", panels[i].html}};

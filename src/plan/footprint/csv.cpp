@@ -11,19 +11,10 @@
 namespace longhaul::plan {
 namespace {
 
-std::string trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r");
-  return begin == std::string_view::npos ? "" : std::string(text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1));
-}
-
 std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> cells;
-  for (size_t begin = 0;;) {
-    const size_t comma = line.find(',', begin);
-    cells.push_back(trimmed(line.substr(begin, comma - begin)));
-    if (comma == std::string_view::npos) return cells;
-    begin = comma + 1;
-  }
+  for (const std::string_view cell : split(line, ',')) cells.emplace_back(trimmed(cell));
+  return cells;
 }
 
 }  // namespace
@@ -58,7 +49,7 @@ std::vector<CsvRow> read_csv(std::string_view text, const std::string& name, con
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = trimmed(text.substr(begin, end - begin));
+    const std::string line(trimmed(text.substr(begin, end - begin)));
     begin = end + 1;
     ++number;
     if (line.empty() || line.front() == '#') continue;

@@ -19,12 +19,6 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
 // The items of a list value; one value is a list of one; text is split at its commas when `split` is set.
 Value::List items_of(const Value& value, bool split) {
   if (value.is_list()) return value.as_list();
@@ -212,12 +206,8 @@ std::vector<std::string> OptionSet::meant_by(std::string_view word) const {
 std::vector<std::string_view> split_at_commas(std::string_view text) {
   std::vector<std::string_view> items;
   if (trimmed(text).empty()) return items;
-  while (true) {
-    const size_t comma = text.find(',');
-    items.push_back(trimmed(text.substr(0, comma)));
-    if (comma == std::string_view::npos) return items;
-    text.remove_prefix(comma + 1);
-  }
+  for (const std::string_view item : split(text, ',')) items.push_back(trimmed(item));
+  return items;
 }
 
 void read_table(const OptionSet& fields, const Value& value) {

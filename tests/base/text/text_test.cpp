@@ -58,5 +58,23 @@ TEST(Text, CommandsBeginWithTheNameTheProgramWasStartedBy) {
   set_program_name("longhaul");
 }
 
+TEST(Text, PiecesBetweenSeparatorsAreOneMoreThanTheseAre) {
+  const auto pieces = [](std::string_view text) {
+    const std::vector<std::string_view> views = split(text, ',');
+    return std::vector<std::string>(views.begin(), views.end());
+  };
+  EXPECT_EQ(pieces("a,bc,d"), (std::vector<std::string>{"a", "bc", "d"}));
+  EXPECT_EQ(pieces(",a,,"), (std::vector<std::string>{"", "a", "", ""}));
+  EXPECT_EQ(pieces(""), std::vector<std::string>{""});
+  EXPECT_EQ(split("a;b,c", ';').at(1), "b,c");
+}
+
+TEST(Text, BlanksAtTheEndsAreTrimmed) {
+  EXPECT_EQ(trimmed(" \t a b\r\n"), "a b");
+  EXPECT_EQ(trimmed("a"), "a");
+  EXPECT_EQ(trimmed(" \n "), "");
+  EXPECT_EQ(trimmed(""), "");
+}
+
 }  // namespace
 }  // namespace longhaul
