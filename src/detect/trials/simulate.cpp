@@ -104,7 +104,7 @@ const FaultType& drawn_type(Draw& draw, bool evaluation_mix) {
   return fault_types().back();
 }
 
-Fault fault_of(const CaseSpec& spec, int64_t episode) {
+Fault drawn_fault(const CaseSpec& spec, int64_t episode) {
   Draw draw(spec.seed, fmt::format("detect/fault/{}", episode));
   const FaultType& type = spec.fault == "any" ? drawn_type(draw, spec.evaluation_mix) : fault_named(spec.fault);
   Fault fault{.type = std::string(type.name), .machine = static_cast<int32_t>(draw.below(spec.machines))};
@@ -252,7 +252,7 @@ Case simulate(const CaseSpec& spec) {
   refuse_bad(spec);
   Case result{.spec = spec};
   const int64_t seconds = spec.seconds * spec.episodes;
-  for (int64_t episode = 0; spec.fault != "none" && episode < spec.episodes; ++episode) result.faults.push_back(fault_of(spec, episode));
+  for (int64_t episode = 0; spec.fault != "none" && episode < spec.episodes; ++episode) result.faults.push_back(drawn_fault(spec, episode));
   const Cluster cluster = cluster_of(spec, seconds, result.faults.empty());
 
   Pull& pull = result.pull;
