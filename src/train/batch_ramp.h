@@ -1,14 +1,16 @@
-// BatchRamp: a batch that follows what is measured. Every observe.batch_noise_every-th step tells how large a batch is worth its tokens
-// (optim/batch_noise.h); with optim.batch_growth the batch doubles from the next step on where
+// BatchRamp: lets the batch size follow the measured gradient noise. Every observe.batch_noise_every steps, a
+// measurement estimates the critical batch size (optim/batch_noise.h). With optim.batch_growth set, the batch
+// doubles from the next step on when all of these hold:
 //
-//   critical batch ≥ optim.batch_growth · batch      twice the batch ≤ optim.batch_most      20 measurements since it last grew, or since the start
+//   critical batch ≥ optim.batch_growth · batch      twice the batch ≤ optim.batch_most      20 measurements since the last growth, or since the start
 //
-// so that no chance measurement doubles it, and no two doublings rest on the same ones. It never shrinks. (MiniMax-01 doubled its batch at numbers of tokens
-// that such measurements had given: docs/sources/minimax-01.md §5.2.)
-//
-// All ranks decide alike, by numbers they all have. Measurements and growth are saved with checkpoints, so that a run that resumes grows where one that went
-// on does, and where a rollback goes back the batch goes with it. Ranks arranged otherwise measure otherwise: the smaller of the two batches is a
-// micro-batch of each replica.
+// The third condition keeps a single noisy measurement from doubling the batch, and keeps two doublings from
+// using the same measurements. The batch never shrinks. MiniMax-01 doubled its batch at token counts that
+// such measurements had given (docs/sources/minimax-01.md §5.2).
+// All ranks decide alike, because all have the same numbers. Measurements and growth are saved with
+// checkpoints: a resumed run grows where an uninterrupted one does, and a rollback takes the batch back as
+// well. Another arrangement of ranks measures other values, because the smaller of the two compared batches
+// is one micro-batch of each replica.
 #pragma once
 
 #include "checkpoint/state.h"
@@ -25,13 +27,13 @@ class BatchRamp final : public checkpoint::StateProvider {
       : growth_(optim.batch_growth), most_(optim.batch_most), same_on_all_(optim.outer.method == recipe::Outer::kNone) {}
 
   bool follows() const { return growth_ > 0; }
-  // Of step `step`, of `batch` sequences; `small.tokens` < `all.tokens`. What the batch grows to behind it, if it does.
+  // Takes the measurement of step `step`, whose batch has `batch` sequences; `small.tokens` < `all.tokens`. Returns the batch that the next step has, if it grows.
   std::optional<int64_t> measured(int64_t step, int64_t batch, const optim::NormOfBatch& small, const optim::NormOfBatch& all);
   std::optional<double> critical_batch() const { return noise_.critical_batch(); }  // tokens
   const std::vector<optim::BatchGrowth>& grown() const { return grown_; }           // in order
 
   nlohmann::json facts() override;
-  void restore(const checkpoint::SavedFacts& facts) override;  // of a checkpoint without: nothing is known
+  void restore(const checkpoint::SavedFacts& facts) override;  // a checkpoint without these facts clears everything
 
  private:
   double growth_;

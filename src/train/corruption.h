@@ -1,16 +1,26 @@
-// CorruptionChecks: looks now and then ([guard] of a recipe) whether what was computed and kept is what it should be, where nothing else would notice:
+// CorruptionChecks: checks at intervals ([guard] of a recipe) that computed and stored values are what they
+// should be, where nothing else would notice an error of the hardware:
 //
-//   replicas  weights, and optimizer states that are not cut, of which several ranks hold copies: equal bits; a majority names the rank
-//   states    masters, moments: finite, squares not negative, |m| not above what v allows; working weights are the rounding of their masters
-//   products  a linear layer of this rank, drawn by the step's number, times random rows: by sums (kernels/linear/product_check.h); none where
-//             nobody has a layer's weights whole between steps (parallel.zero = 3), nor in fp64 or on a GPU, which keep no packed weights
-//   memory    optimizer states, behind a step and again before the next update changes them: the same hash (with `states`); alone, every bit
-//   messages  sums of gradients over ranks are what their parts add up to (with `replicas`; parallel/checked_sums.h)
-//   replay    the first micro-batch of the next replica: every block's output has the bits that it had there; alone: its own, twice
+//   replicas  Weights, and optimizer states that are not cut, have equal bits on all ranks that hold copies;
+//             a majority vote names the wrong rank.
+//   states    Masters and moments are finite, squares are not negative, |m| is not above what v allows, and
+//             working weights are their rounded masters.
+//   products  One linear layer of this rank, drawn by the step's number, times random rows agrees with
+//             checksums (kernels/linear/product_check.h). The check is left out where no rank has whole
+//             weights of a layer between steps (parallel.zero = 3), and in fp64 or on a GPU, which keep no
+//             packed weights.
+//   memory    Optimizer states have the same hash after a step and before the next update (with `states`); on
+//             one rank every bit is compared.
+//   messages  Sums of gradients over ranks equal the sum of their parts (with `replicas`;
+//             parallel/checked_sums.h).
+//   replay    The first micro-batch of the next replica gives every block's output with the same bits as
+//             there; on one rank, the same micro-batch twice.
 //
-// A rank that is found out throws Error 71 (device), all others 69 (its victims), so that a driver restarts the run without its node from a checkpoint
-// that was checked: replicas are compared before each save too. The alarm "silent_corruption" says what was found. One rank, one object; all ranks
-// make the same calls. What each catches is measured by `longhaul bench corruption` (docs/design/numeric-guards.md).
+// The rank that is found wrong throws Error 71 (device), and all others throw 69 (its victims), so that a
+// driver restarts the run without that node from a checkpoint that was checked: replicas are also compared
+// before each save. The alarm "silent_corruption" describes the finding. There is one object for each rank,
+// and all ranks make the same calls. `longhaul bench corruption` measures what each check catches
+// (docs/design/numeric-guards.md).
 #pragma once
 
 #include <optional>
@@ -32,21 +42,21 @@ class CorruptionChecks {
   CorruptionChecks(const recipe::Recipe& recipe, Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks,
                    observe::EventWriter& events);
 
-  void before_passes(int64_t step);  // of messages, where that is due
-  void before_update(int64_t step);  // memory and messages, where they are
-  void behind_step(int64_t step);    // those that are due
-  void states_change();              // otherwise than in an update: what is remembered of them is over
-  void before_save(int64_t step);    // replicas, once a step
+  void before_passes(int64_t step);  // starts the check of messages where it is due
+  void before_update(int64_t step);  // checks memory and messages where they are due
+  void behind_step(int64_t step);    // makes the other checks that are due
+  void states_change();              // says that states change outside an update, so the remembered hashes no longer hold
+  void before_save(int64_t step);    // compares replicas, at most once in a step
   void behind_second_try(int64_t step, const SecondTry& second);
 
-  // What is wrong here, for a person; nothing: all is well. Collective calls but for states.
+  // Each returns a description of what is wrong on this rank, or nothing. All but states() are collective calls.
   std::optional<std::string> replicas();
   std::optional<std::string> states();
   std::optional<std::string> products(int64_t step);
   std::optional<std::string> replay(int64_t step);
   void remember_states();
-  std::optional<std::string> remembered_states();  // against what was remembered last; which is over
-  std::optional<std::string> messages();           // of the sums since before_passes()
+  std::optional<std::string> remembered_states();  // compares with the remembered hashes, and forgets them
+  std::optional<std::string> messages();           // judges the sums since before_passes()
 
  private:
   struct Copies;

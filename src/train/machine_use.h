@@ -1,6 +1,7 @@
-// What training takes of the machine between two reports of steps: processor time of the process and joules of the machine's meters, evaluation
-// and saving on the way included. The first report counts from when this was made. Where ranks are threads of one process each sees the same
-// process and machine; the events of a run are those of its first rank. One thread.
+// MachineUse: measures what training takes of the machine between two step reports: processor time of the
+// process and joules of the machine's energy meters, including evaluation and saving in between. The first
+// report counts from construction. Ranks that are threads of one process all see the same process and
+// machine; the events of a run hold the values of its first rank. Used by one thread.
 #pragma once
 
 #include "base/machine/energy_meter.h"

@@ -1,6 +1,6 @@
-// The checkpoint a start goes on from: of all that the memory of nodes and the disk hold the newest that is whole. Newest means the latest
-// start of the run, then the highest step; of two that are equal, the one in memory. Nobody reads the disk's files where memory has the
-// newer one.
+// The checkpoint from which a start continues: the newest whole one among those in the memory of nodes and
+// those on the disk. Newest means the latest start of the run, then the highest step; of two equal ones, the
+// one in memory is taken. The files on the disk are not read where memory has a newer checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,16 @@
 namespace longhaul::train {
 
 struct NewestCheckpoint {
-  std::optional<storage::Checkpoint> checkpoint;  // none: the run begins
+  std::optional<storage::Checkpoint> checkpoint;  // none: the run starts from step 0
   bool in_memory = false;
-  int64_t disk_step = -1;  // of the newest on the disk; −1: there is none
+  int64_t disk_step = -1;  // the newest step on the disk; −1: there is none
 };
 
-// A collective call. kCheckpoint where there are only damaged ones.
+// A collective call. Throws kCheckpoint where all checkpoints are damaged.
 NewestCheckpoint newest_checkpoint(storage::FileSystem& files, const std::filesystem::path& run_folder, const checkpoint::Writers& together,
                                    MemoryCheckpoints& memory, checkpoint::Providers state);
 
-// Of a run that has no checkpoint: kCheckpoint where its events say that it has saved. It does not begin anew by itself then, for a disk may
+// Throws kCheckpoint for a run without checkpoints whose events say that it has saved some. Such a run does not start anew by itself, since a disk may
 // not be mounted.
 void refuse_lost_checkpoints(const std::filesystem::path& events, const std::filesystem::path& checkpoints);
 

@@ -1,4 +1,5 @@
-// What train.offload asks for: where the activations that layers keep lie between the passes.
+// Offloading of activations (train.offload): where the activations that layers keep are stored between the
+// forward and the backward pass.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +12,7 @@
 
 namespace longhaul::train {
 
-// Null: they stay in memory. `cache`: where the file lies when the recipe names no folder. Weights stay; the parameters must be allocated.
+// Returns null where activations stay in memory. `cache`: the folder of the file when the recipe names none. Weights always stay in memory. The parameters must be allocated.
 std::unique_ptr<kernels::FileOffload> make_offload(const recipe::TrainOptions& train, const std::filesystem::path& cache,
                                                    const model::ParameterSet& parameters, int64_t least_bytes = plan::kLeastOffloaded);
 

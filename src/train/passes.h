@@ -1,4 +1,5 @@
-// Passes: a schedule (layout/schedule/schedule.h) run over the micro-batches that a Task prepared. One rank without neighbours has a schedule too.
+// Passes: runs a schedule (layout/schedule/schedule.h) over the micro-batches that a Task has prepared. A
+// single rank without pipeline neighbours has a schedule too.
 #pragma once
 
 #include <functional>
@@ -25,23 +26,23 @@ class Passes {
   };
   Passes(Task& task, const parallel::Ranks& ranks, Options options) : task_(task), ranks_(ranks), options_(std::move(options)) {}
 
-  void train(int64_t micro_batches);  // forward and backward; gradients are added up in the task's parameters
-  void train(const layout::Schedule& schedule) { run(schedule, schedule.micro_batches); }  // likewise, in another order than the recipe's
-  void forward(int64_t micro_batches);                                                     // alone, without a graph
+  void train(int64_t micro_batches);  // forward and backward passes; gradients accumulate in the task's parameters
+  void train(const layout::Schedule& schedule) { run(schedule, schedule.micro_batches); }  // the same in another order than the recipe's
+  void forward(int64_t micro_batches);                                                     // forward passes only, without an autograd graph
 
-  // Sums over the micro-batches whose last stage this rank ran, and of the layers it has.
+  // Sums over the micro-batches whose last stage this rank ran, and over the layers that it has.
   double loss() const { return sum_of(losses_); }
   double auxiliary_loss() const { return sum_of(auxiliary_losses_); }
-  // The same by micro-batch, and what statistic() adds up; empty: this rank has none.
+  // The same values for each micro-batch, and the terms that statistic() adds up; empty where this rank has none.
   std::vector<double> losses() const { return by_micro_batch(losses_); }
   std::vector<double> auxiliary_losses() const { return by_micro_batch(auxiliary_losses_); }
   std::vector<double> statistics(const std::string& name) const;
-  // Of the passes of this rank's layers: a statistic (model/context.h), and how often the experts of each router with a bias were chosen.
+  // From the passes of this rank's layers: a statistic (model/context.h), and how often each router with a bias chose its experts.
   Metric statistic(const std::string& name) const;
   const std::map<std::string, Tensor>& choices_of_routers() const { return choices_of_routers_; }
 
  private:
-  // fp64 scalars of micro-batches; read when all passes are made, for a device may lag behind.
+  // fp64 scalars of micro-batches. They are read after all passes, since a device may lag behind the host.
   struct Scalars {
     std::vector<Tensor> values;
     std::vector<int64_t> micro_batches;

@@ -1,5 +1,5 @@
-// What a rollback does on the disk: which checkpoint it goes back to, and that those after it, of a course of the run that is given up, are not taken for
-// its newest ones.
+// What a rollback does on the disk: it chooses the checkpoint to return to, and it makes sure that later
+// checkpoints, which belong to the abandoned course of the run, are not taken for the newest ones.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ struct RollbackTarget {
   int64_t step = 0;
 };
 
-// Where a rollback may go, the best first: the newest checkpoint at least `back` steps before `spike`, then those before it; then, in want
-// of those, the oldest one that is before the spike. Whether they are whole is for who reads them.
+// The checkpoints that a rollback may return to, best first: the newest one at least `back` steps before `spike`, then earlier ones; then, if there are none
+// of those, the oldest one before the spike. The reader finds out whether they are whole.
 std::vector<RollbackTarget> rollback_targets(const storage::FileSystem& files, const std::filesystem::path& checkpoints, int64_t spike,
                                              int64_t back);
 // Removes the checkpoints of later steps, the last one first: a crash in between leaves a run that can go on. Those that are kept for good

@@ -1,5 +1,7 @@
-// RunControl: what is said to a run from outside, and what it says back. The trainer asks between steps (and within an evaluation), on its own
-// thread. This one says nothing: a run that nobody interrupts. `longhaul train` has signals behind it (run.cpp); tests write theirs.
+// RunControl: the requests that reach a run from outside, and the notices that the run gives back. The
+// trainer asks between steps, and during an evaluation, on its own thread. This base class never requests
+// anything, so the run is not interrupted. `longhaul train` implements it with signals
+// (run/process_control.h); tests implement their own.
 #pragma once
 
 namespace longhaul::train {

@@ -1,7 +1,8 @@
-// SaveInterval: when a checkpoint on the disk is due where train.checkpoint_every = −1. Daly's interval (plan/reliability/checkpoint_interval.h), from
-// what saves have cost training so far and from how long the job ran between failures: its earlier starts that ended without saying so
-// count, and what the recipe expects counts as one failure more. Between one step and 30 minutes, and never shorter than a save takes. Rank
-// 0 keeps it and tells the others.
+// SaveInterval: when a checkpoint on the disk is due where train.checkpoint_every = −1. It uses Daly's
+// interval (plan/reliability/checkpoint_interval.h) with the measured cost of saving and with the time
+// between failures of this job: earlier starts that ended without reporting an end count as failures, and the
+// recipe's expectation counts as one more. The interval lies between one step and 30 minutes, and is never
+// shorter than a save takes. Rank 0 keeps it and tells the other ranks.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +13,7 @@
 
 namespace longhaul::train {
 
-// What the events of a run tell of its earlier starts.
+// What the events of a run say about its earlier starts.
 struct EarlierStarts {
   double trained_s = 0;
   int64_t failures = 0;  // starts that did not end by themselves or by request
@@ -22,7 +23,7 @@ EarlierStarts earlier_starts(const std::filesystem::path& events, int64_t genera
 class SaveInterval {
  public:
   SaveInterval(const recipe::TrainOptions& train, const EarlierStarts& earlier);
-  bool due() const { return since_.seconds() >= interval_s(); }  // behind a step
+  bool due() const { return since_.seconds() >= interval_s(); }  // asked after a step
   void began() { since_ = Stopwatch(); }                         // a save
   void ended(const checkpoint::SaveResult& result);
   double interval_s() const;

@@ -1,16 +1,19 @@
-// SpikeLadder: what a run does about a loss or a gradient norm that jumps (guard.on_spike; detect/spike.h says what is a jump), from the mildest to the last:
+// SpikeLadder: how a run reacts to a loss or gradient norm that jumps (guard.on_spike; detect/spike.h defines
+// a jump), from the mildest reaction to the strongest:
 //
-//   1 tell       an alarm "loss_spike", nothing else
-//   2 again      the passes of the step are run again (train/step.h). Other bits: a machine made an error, alarm "silent_corruption", and what came out
-//                the second time is applied unless it is a spike too
-//   3 skip       the same bits: the data, or the state. The step changes nothing
-//   4 roll back  the second such step within 20: the newest checkpoint far enough before it, the data in between passed over, the learning rate
-//                lowered (guard.rate_factor)
-//   5 give up    the spike after guard.rollbacks of these: exit code 67
+//   1 tell       Raise the alarm "loss_spike" and change nothing.
+//   2 again      Run the passes of the step again (train/step.h). Different bits mean that a machine made an
+//                error: the alarm is "silent_corruption", and the second result is applied unless it is a
+//                spike too.
+//   3 skip       Equal bits mean that the data or the state are the cause. The step changes nothing.
+//   4 roll back  After the second such step within 20: return to the newest checkpoint that is far enough
+//                before it, skip the data in between, and lower the learning rate (guard.rate_factor).
+//   5 give up    After guard.rollbacks rollbacks, the next spike ends the run with exit code 67.
 //
-// A NaN or Inf is treated as a spike; train.skip_nonfinite and train.nonfinite_limit hold as before. All ranks decide alike, by numbers they all have. Its
-// state (the last losses and norms) is saved with checkpoints, so that a run that resumes decides as one that went on; rollbacks and the rate are
-// kept in control/skip.json (data/corpus/skip_file.h), which no rollback takes back.
+// A NaN or Inf is treated as a spike; train.skip_nonfinite and train.nonfinite_limit apply as well. All ranks
+// decide alike, because all have the same numbers. The state (recent losses and norms) is saved with
+// checkpoints, so a resumed run decides as an uninterrupted one does. Rollbacks and the learning-rate factor
+// are kept in control/skip.json (data/corpus/skip_file.h), which no rollback takes back.
 #pragma once
 
 #include <functional>
@@ -32,7 +35,7 @@ class SpikeLadder final : public checkpoint::StateProvider {
 
   bool watches() const { return options_.on_spike != recipe::OnSpike::kOff; }
   std::function<bool(double loss, double gradient_norm)> doubtful() const;  // StepOptions::doubtful; empty below rung 2
-  // Behind a step: true: roll back. Alarms go to `events`.
+  // Called after a step. Returns true where the run must roll back. Alarms go to `events`.
   bool roll_back_after(const StepResult& result, int64_t step, observe::EventWriter& events);
   void remember(const std::vector<data::SkipEntry>& skips);  // of skip.json: the rollbacks so far
   double rate() const { return rate_; }                      // what the schedule's learning rate is multiplied with
@@ -40,7 +43,7 @@ class SpikeLadder final : public checkpoint::StateProvider {
   const recipe::GuardOptions& options() const { return options_; }
 
   nlohmann::json facts() override;
-  void restore(const checkpoint::SavedFacts& facts) override;  // of a checkpoint without: begins anew
+  void restore(const checkpoint::SavedFacts& facts) override;  // a checkpoint without these facts starts afresh
 
  private:
   recipe::GuardOptions options_;

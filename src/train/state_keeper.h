@@ -1,10 +1,12 @@
-// StateKeeper: leaves this rank's state of the last whole step in its node's memory when the run is ended because another rank failed
-// (checkpoint/memory_tier/survivors.h). The daemon asks by a signal (base/process/signals.h), and a thread of its own answers, whatever the thread that trains is at: passes
-// change nothing of what is left. Between `changes` and `whole` an update is under way and there is nothing to leave; who is asked then waits a second
-// for its end. A process that has been asked ends: 75, or 69 through the trainer.
+// StateKeeper: leaves this rank's state after the last whole step in its node's memory when the run ends
+// because another rank failed (checkpoint/memory_tier/survivors.h). The node's daemon asks for it by a signal
+// (base/process/signals.h), and a separate thread answers, whatever the training thread is doing: forward and
+// backward passes change nothing of that state. Between `changes` and `whole` an update is in progress and
+// there is nothing to leave; a request then waits up to a second for the update to end. A process that has
+// been asked ends afterwards, with 75, or with 69 through the trainer.
 //
 //   keeper.whole({step, facts, position});  …passes…  keeper.changes();  …update…  keeper.whole({…});
-//   catch (communication error)  keeper.leave();      // another rank is gone, nobody has asked yet
+//   catch (communication error)  keeper.leave();      // another rank is gone, and nobody has asked yet
 #pragma once
 
 #include <condition_variable>
@@ -19,24 +21,24 @@ namespace longhaul::train {
 
 struct WholeState {
   int64_t step = 0;
-  nlohmann::json facts, data_position;  // as they were then: the trainer goes on
+  nlohmann::json facts, data_position;  // copies, since the trainer goes on
 };
 
 class StateKeeper {
  public:
-  // `write` is called once at most, from either thread, and may throw.
+  // `write` is called at most once, from either thread, and may throw.
   explicit StateKeeper(std::function<void(const WholeState&)> write);
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;
   StateKeeper& operator=(const StateKeeper&) = delete;
 
   void whole(WholeState state);
-  void changes();  // never returns to a process that is about to end
-  void leave();    // what is whole now; nothing otherwise
+  void changes();  // does not return in a process that is about to end
+  void leave();    // leaves the state if it is whole now, and nothing otherwise
 
  private:
   void answer();
-  bool write_once();  // → whether something was written, now or before
+  bool write_once();  // returns whether the state was written, now or earlier
 
   std::function<void(const WholeState&)> write_;
   std::mutex mutex_;

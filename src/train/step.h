@@ -1,7 +1,8 @@
-// Step: one optimizer step on the micro-batches a Task prepared: forward and backward of each, gradients added up in the main
-// gradients, summed over the ranks, their norm, clipping, the update. Weight, loss, norm and whether they are finite are agreed by all ranks
-// before anything is applied, so a step is taken everywhere or nowhere. A step whose loss or gradient is NaN or Inf changes nothing; the first
-// block whose output is not finite is found by running the micro-batches again.
+// Step: one optimizer step on the micro-batches that a Task has prepared: forward and backward pass of each,
+// gradient accumulation in the main gradients, the sum over ranks, the norm, clipping, and the update. All
+// ranks agree on weight, loss, norm and finiteness before anything is applied, so a step is taken on all
+// ranks or on none. A step whose loss or gradient is NaN or Inf changes nothing; the micro-batches are then
+// run again to find the first block whose output is not finite.
 #pragma once
 
 #include <functional>
@@ -21,15 +22,15 @@ struct StepOptions {
   double decay_factor = 1;  // on weight decay
   double clip_norm = 0;
   uint64_t seed = 0;
-  recipe::RouterOptions router{};  // how the numbers move by which routers choose
+  recipe::RouterOptions router{};  // how the biases and thresholds by which routers choose are updated
   bool measure_first = false;      // StepResult::first
   bool measure_update = false;     // optim/step_measures.h, and the clip factor, among StepResult::metrics
   bool measure_entry = false;      // StepResult::entry_skew_s; one more call of the worker's ranks
-  // Asked, when loss and norm are those of all ranks, whether they are to be believed; not finite they never are. One rank that doubts is enough: the
-  // passes are run again, bit for bit the same on machines without errors. Empty: everything finite is applied.
+  // Asked, once loss and norm are those of all ranks, whether the values are doubtful; values that are not finite always are. If one rank doubts, the
+  // passes are run again, which gives the same bits on machines without errors. Empty: everything finite is applied.
   std::function<bool(double loss, double gradient_norm)> doubtful{};
-  std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before anything is applied
-  std::function<void()> before_update{};   // the state of the step before is whole until here; not called where nothing is changed
+  std::function<void()> with_gradients{};  // called with the gradients of the whole step, times its weight, before the update
+  std::function<void()> before_update{};   // called before the state changes; not called where nothing is changed
 };
 
 struct BadValue {
@@ -38,7 +39,7 @@ struct BadValue {
   std::string phase;   // "forward", "loss" or "gradient"
 };
 
-// Of a step whose passes were run again.
+// The comparison of the two results of a step whose passes were run again.
 struct SecondTry {
   bool same = true;      // on all ranks: no machine made an error, or made the same one
   bool own_same = true;  // this rank's own losses, before anything was summed: where they differ, it is this rank that made it
@@ -53,7 +54,7 @@ struct StepResult {
   StepWork work;              // of all ranks of a worker
   int64_t own_tokens = 0;     // of this rank's replica
   double data_wait_milliseconds = 0;
-  std::optional<double> entry_skew_s;  // between the first and the last rank to come to the first call of all behind the passes
+  std::optional<double> entry_skew_s;  // seconds between the first and the last rank to reach the first collective call after the passes
   std::optional<BadValue> skipped;     // not finite: nothing was changed
   bool left_out = false;               // finite, doubtful, and the same again: nothing was changed
   std::optional<SecondTry> second_try;

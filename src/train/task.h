@@ -1,12 +1,15 @@
-// Task: what is trained: it owns the model and knows its data, its loss and how to judge it. Pre-training, fine-tuning, preference and
-// reinforcement learning, diffusion are Tasks; Step and Trainer know none of them. train.task names one (tasks.h).
+// Task: what is trained. A task owns the model and knows its data, its loss and how to judge it.
+// Pre-training, fine-tuning, preference learning, reinforcement learning and diffusion are tasks; Step and
+// Trainer know none of them. train.task names one (train/task_entry.h).
 //
-// A loss is (sum, weight): the step divides the sum over all micro-batches, and ranks, by the weight of the whole step, so how a
-// step is cut into micro-batches does not change its gradient. The same of what else it measures.
+// A loss is a pair (sum, weight): the step divides the sum over all micro-batches and ranks by the weight of
+// the whole step, so the way in which a step is cut into micro-batches does not change its gradient. Other
+// metrics are treated in the same way.
 //
-// A step is prepare(), forward() of each micro-batch, step_metrics(). State that the task has beside its parameters moves in prepare() alone:
-// forward() may run again (to find what is not finite, to recompute) and leaves no trace but what the next one of that micro-batch
-// overwrites. One task, one trainer thread.
+// A step calls prepare(), forward() for each micro-batch, and step_metrics(). State that the task has beside
+// its parameters changes in prepare() only: forward() may run again (to find values that are not finite, or
+// to recompute) and must leave no trace except what the next forward pass of that micro-batch overwrites. One
+// task is used by one trainer thread.
 #pragma once
 
 #include <functional>
@@ -52,38 +55,38 @@ class Task {
   virtual const Precision& precision() const = 0;
 
   virtual StepWork prepare(int64_t step) = 0;  // fetches the step's data; steps count from 1
-  // How the batch has grown by what was measured: all of it, in order, in the place of what was said before. Steps from here on are so.
+  // Replaces the list of batch-size increases (decided from the measured gradient noise) by `grown`, in the order of their steps; later steps follow it.
   virtual void set_growth(const std::vector<optim::BatchGrowth>& grown);
-  // Instead the first micro-batch that another replica had of the step, for a look at what it computes; the next step is prepared as usual. False: the
+  // Prepares the first micro-batch that another replica had in the step, to compare what it computes; the next step is prepared as usual. False: the
   // task cannot.
   virtual bool prepare_of(int64_t /*step*/, int64_t /*replica*/) { return false; }
 
-  // This rank's stage of the model on a micro-batch of what prepare() fetched. `entering`: the hidden states that the stage before gives,
-  // undefined in the first. Result: those that leave, or of the last stage the loss: a scalar, the sum. Whoever runs the stages carries them
-  // between ranks, forward and backward; a task of one process has one stage, the first and last.
+  // Runs this rank's pipeline stage of the model on one micro-batch of what prepare() fetched. `entering`: the hidden states from the previous stage,
+  // undefined in the first stage. Returns the hidden states for the next stage or, in the last stage, the summed loss as a scalar. The caller moves them
+  // between ranks, forward and backward; in one process there is one stage, both first and last.
   virtual Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) = 0;
-  virtual StageInput stage_input(int64_t micro_batch) const;  // what enters, asked of all stages but the first
+  virtual StageInput stage_input(int64_t micro_batch) const;  // describes `entering`; asked in all stages but the first
 
-  // Of the step's micro-batches, as this rank has seen them. All ranks give the same names; where a rank knows nothing the weight is 0.
+  // Metrics of the step's micro-batches that this rank has seen. All ranks return the same names; a rank without a value returns weight 0.
   virtual std::map<std::string, Metric> step_metrics() { return {}; }
 
-  // By name: text has "loss" (nats per token), "bits_per_byte", "perplexity"; masked text "loss" and "bits_per_masked_token". whole: everything held out. go_on is asked between batches.
-  // Nothing: no held-out data, or go_on said no. On several ranks all call it, all ask go_on equally often, and all get the same.
+  // Metrics by name: text has "loss" (nats per token), "bits_per_byte" and "perplexity"; masked text has "loss" and "bits_per_masked_token". whole: use all held-out data. go_on is asked between batches.
+  // Returns nothing without held-out data, or where go_on returned false. All ranks call it, ask go_on equally often, and get the same result.
   virtual std::optional<observe::Metrics> evaluate(bool /*whole*/, const std::function<bool()>& /*go_on*/) { return std::nullopt; }
-  // Called on all ranks; the first one's is shown.
+  // A sample of the model's output. All ranks call it; the result of the first rank is shown.
   virtual std::optional<TaskSample> sample() { return std::nullopt; }
 
-  // State beside parameters and optimizer, saved and restored with the run. Names of its tensors begin with checkpoint::kTaskPrefix.
+  // State beside parameters and optimizer, which is saved and restored with the run. Names of its tensors begin with checkpoint::kTaskPrefix.
   virtual std::vector<checkpoint::StateProvider*> state() { return {}; }
 
-  // What of the data a run depends on that goes on with this step: saved with each checkpoint. require_same_data() compares what was saved
-  // with what this start has, and throws (kData) where the run would not go on as it began.
+  // A description of the data from which a run would continue after this step; it is saved with each checkpoint. require_same_data() compares the saved one
+  // with the data of this start, and throws kData where the run would continue with other data than it began with.
   virtual nlohmann::json data_position(int64_t /*step*/) const { return nlohmann::json::object(); }
   virtual void require_same_data(const nlohmann::json& /*saved*/, int64_t /*step*/) const {}
-  // The data of these steps, as they are now, in numbers of samples; and from now on samples are passed over. Nothing: the task has no order of samples.
+  // The range of samples that these steps read; nothing where the task has no order of samples. pass_over() leaves out samples from the next step on.
   virtual std::optional<data::SampleRange> samples_of(int64_t /*first_step*/, int64_t /*last_step*/) const { return std::nullopt; }
   virtual void pass_over(const std::vector<data::SampleRange>& /*ranges*/) {}
-  virtual double epochs_after(int64_t /*step*/) const { return 0; }  // how often the data have been read by then; 0: nobody counts
+  virtual double epochs_after(int64_t /*step*/) const { return 0; }  // how often the data have been read after this step; 0: not counted
 };
 
 }  // namespace longhaul::train

@@ -1,18 +1,23 @@
-// Trainer: the loop. Steps, evaluations, checkpoints, signals, the numeric guard and the events that tell of them; it knows no model.
-// A process may hold several trainers in several threads: signals and the logger are the only things they share.
+// Trainer: the training loop with steps, evaluations, checkpoints, signals, the numeric guard and the events
+// that report them. It knows no model. Its parts stand in trainer.cpp (the loop), rollback.cpp, leaving.cpp
+// (state for other starts) and batch_ramp.cpp. A process may hold several trainers in several threads; they
+// share nothing but signals and the logger.
 //
-// What ends a run: all steps done, train.until_time, a stop request (RunControl), too many skipped steps in a row, or
-// a single one without train.skip_nonfinite (Error 67), spikes that rollbacks do not cure (Error 67; spike_ladder.h), a machine found to compute
-// wrongly (Error 71; corruption.h), a later start of the same run (Error 76: nothing more is written). The state at
-// the end is saved first, and the whole evaluation and the sample come after it: whoever ends them ends no training. A start that
-// finds all steps done and these two not does them then. `Outcome::reason` says why the run ended.
-//
-// On several ranks each has a trainer, and all are called alike. They decide together when to stop and what to save: what one of them is asked
-// for is done by all at the same step: under an outer loop between two rounds, for within one no worker knows of the others. Evaluations and
-// checkpoints have the weights that the workers agreed on last; a step's loss is its own worker's. They look together for the checkpoint to continue from; each rank writes events of its own.
-//
-// A full disk ends no run: saves that fail are told as alarms, and the next one tries again. The last one has no next one: it is tried a
-// few times, and then `Outcome::saved` is false and an alarm says from where a start goes on.
+// A run ends when all steps are done, at train.until_time, after a stop request (RunControl), after too many
+// skipped steps in a row or a single one without train.skip_nonfinite (Error 67), after spikes that rollbacks
+// do not cure (Error 67; spike_ladder.h), when a machine is found to compute wrongly (Error 71;
+// corruption.h), or when a later start of the same run exists (Error 76; then nothing more is written). The
+// final state is saved first; the full evaluation and the sample follow, so interrupting them loses no
+// training. A start that finds all steps done but these two missing does them. `Outcome::reason` says why the
+// run ended.
+// On several ranks each rank has a trainer, and all are called alike. They decide together when to stop and
+// what to save: a request to one rank is carried out by all at the same step, or, with an outer loop, between
+// two rounds, because within a round no worker knows about the others. Evaluations and checkpoints hold the
+// weights that the workers last agreed on; the loss of a step is that of its own worker. The ranks look for
+// the checkpoint to continue from together, and each rank writes its own events.
+// A full disk ends no run: failed saves raise alarms, and the next save tries again. The last save is
+// repeated a few times; if it still fails, `Outcome::saved` is false and an alarm says from which state a
+// start continues.
 #pragma once
 
 #include <filesystem>
@@ -48,13 +53,13 @@ struct TrainerOptions {
   nlohmann::json environment = nlohmann::json::object();  // for checkpoints
   double flops_per_token = 0;                             // model FLOPs, forward and backward, causal; 0: no MFU
   double flops_per_token_full_attention = 0;              // the other convention (plan/flops.h)
-  double flops_per_token_again = 0;                       // that recomputation makes a second time: HFU counts them too
+  double flops_per_token_again = 0;                       // repeated by recomputation: HFU counts them too
   double peak_flops_per_second = 0;                       // measured; 0: no MFU
-  std::function<void(int64_t step)> on_first_step{};      // behind the first step of this process; on all ranks
-  observe::TraceWriter* trace = nullptr;                  // of the steps that observe.trace_every names; null: none
+  std::function<void(int64_t step)> on_first_step{};      // called after the first step of this process, on all ranks
+  observe::TraceWriter* trace = nullptr;                  // receives the steps that observe.trace_every selects; null: none
   optim::OuterLoop* outer = nullptr;                      // null: there is one worker
-  std::optional<checkpoint::TierPlace> tier{};            // this rank's node's memory tier; none: checkpoints go to the disk only
-  bool leaves_state = false;  // this process is this rank's alone: its daemon may ask it to leave its state in that tier (state_keeper.h)
+  std::optional<checkpoint::TierPlace> tier{};            // the memory tier of this rank's node; none: checkpoints go to the disk only
+  bool leaves_state = false;  // the process holds this rank only, so its daemon may ask it to leave its state in the tier (state_keeper.h)
 };
 
 struct Outcome {
@@ -65,8 +70,8 @@ struct Outcome {
 };
 
 struct Resumed {
-  int64_t step = 0;                       // it stands at; 0: from the start
-  std::optional<recipe::Recipe> earlier;  // what the steps so far were done with
+  int64_t step = 0;                       // the step to continue from; 0: from the start
+  std::optional<recipe::Recipe> earlier;  // the recipe of the steps so far
 };
 
 class Trainer {
@@ -74,14 +79,14 @@ class Trainer {
   Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks, observe::EventWriter& events, storage::FileSystem& files,
           RunControl& control, TrainerOptions options);
 
-  // Continues from the newest valid checkpoint of the run folder, if there is one: of the same run, with the same data (kUsage, kData). Where
-  // there are only damaged ones it begins nothing (kCheckpoint).
+  // Continues from the newest valid checkpoint of the run folder, if there is one. Throws kUsage or kData where it belongs to another run or other data. Where
+  // all checkpoints are damaged it throws kCheckpoint and starts nothing.
   Resumed resume();
-  // A new run's weights, in place of random ones. A collective call.
+  // Takes the weights of a new run from `from` instead of random ones. A collective call.
   void begin_with(const checkpoint::StartingPoint& from);
   Outcome run();
   int64_t step() const { return step_; }
-  checkpoint::Providers state() const { return state_; }  // all that a checkpoint of the run keeps
+  checkpoint::Providers state() const { return state_; }  // everything that a checkpoint of the run holds
 
  private:
   struct Counters final : checkpoint::StateProvider {
