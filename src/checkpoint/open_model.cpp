@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/log.h"
 #include "base/text/text.h"
 #include "checkpoint/load.h"

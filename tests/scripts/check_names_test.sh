@@ -22,6 +22,7 @@ CODE
 namespace longhaul {
 namespace {
 constexpr int kOther = 3;
+double cost_of(int64_t bytes, int64_t more, double factor) { return bytes * more * factor; }
 double cost_of(int64_t bytes) { constexpr int kInner = 2; return kInner * bytes; }
 }  // namespace
 struct Row;
@@ -42,5 +43,6 @@ expect_silence check-names
 expect "constant" "kLimit" 'constexpr double kLimit = 0.5;'
 expect "type" "Row" 'class Row { public: int x = 0; };'
 expect "function" "cost_of(int64_t)" 'double cost_of(int64_t other_name) { return 0; }'
+expect "a function that the same call means" "cost_of(int64_t)" 'double cost_of(const int64_t& bytes, const Limits& limits = {}) { return 0; }'
 expect "array" "kOther" 'constexpr int kOther[] = {1, 2};'
 ((failures == 0))

@@ -29,7 +29,7 @@ std::string edited(const Manifest& manifest, const std::function<void(nlohmann::
   return body + ",\n\"manifest_sha256\": \"" + sha256_hex(body) + "\"\n}\n";
 }
 
-std::string refusal(const std::string& text) {
+std::string manifest_refusal(const std::string& text) {
   const Error error = error_of([&] { parse_manifest(text, "the-manifest"); });
   EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.what();
   EXPECT_THAT(error.what(), HasSubstr("the-manifest"));
@@ -72,7 +72,7 @@ TEST(ManifestText, EveryTruncationAndAdditionIsNoticed) {
 TEST(ManifestText, RefusesWhatIsInconsistent) {
   const Manifest good = example();
   EXPECT_NO_THROW(parse_manifest(edited(good, [](auto&) {}), "x"));
-  const auto with = [&](const std::function<void(nlohmann::json&)>& edit) { return refusal(edited(good, edit)); };
+  const auto with = [&](const std::function<void(nlohmann::json&)>& edit) { return manifest_refusal(edited(good, edit)); };
   EXPECT_THAT(with([](auto& j) { j["version"] = 2; }), HasSubstr("newer Longhaul"));
   with([](auto& j) { j["version"] = "1"; });
   with([](auto& j) { j.erase("version"); });
@@ -107,12 +107,12 @@ TEST(ManifestText, RefusesWhatIsInconsistent) {
 
 TEST(ManifestText, RefusesDeepAndRepeatedJson) {
   const auto sealed = [](const std::string& body) { return body + ",\n\"manifest_sha256\": \"" + sha256_hex(body) + "\"\n}\n"; };
-  EXPECT_THAT(refusal(sealed("{\"recipe\": " + std::string(100'000, '['))), HasSubstr("nested"));
+  EXPECT_THAT(manifest_refusal(sealed("{\"recipe\": " + std::string(100'000, '['))), HasSubstr("nested"));
   std::string body = to_text(example());
   body.resize(body.find(",\n\"manifest_sha256\""));
-  EXPECT_THAT(refusal(sealed(body + std::string("\n}\0more", 7))), HasSubstr("NUL"));
-  EXPECT_THAT(refusal(sealed("{\"step\": 1, \"step\": 2")), HasSubstr("twice"));
-  EXPECT_THAT(refusal(sealed("{\"run\": \"" + std::string(2 << 20, 'x') + "\"")), HasSubstr("too long"));
+  EXPECT_THAT(manifest_refusal(sealed(body + std::string("\n}\0more", 7))), HasSubstr("NUL"));
+  EXPECT_THAT(manifest_refusal(sealed("{\"step\": 1, \"step\": 2")), HasSubstr("twice"));
+  EXPECT_THAT(manifest_refusal(sealed("{\"run\": \"" + std::string(2 << 20, 'x') + "\"")), HasSubstr("too long"));
 }
 
 TEST(ManifestText, FileReportsTravelAsJson) {

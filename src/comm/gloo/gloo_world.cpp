@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 constexpr milliseconds kTick{20};          // how exact deadlines are
-constexpr milliseconds kLook{100};         // how soon another rank's failure is seen
+constexpr milliseconds kLookForFailure{100};         // how soon another rank's failure is seen
 constexpr milliseconds kExplanation{700};  // for the reason of a broken connection to appear
 constexpr milliseconds kAnswer{2000};      // for the store of a rank 0 that goes on to answer
 constexpr milliseconds kFarewell{3000};    // for the others to read why, where one of them may be dead
@@ -70,7 +70,7 @@ GlooWorld::~GlooWorld() {
 }
 
 milliseconds pause_before_asking(int64_t n, int64_t ranks) {
-  const int64_t longest = std::max<int64_t>(kLook.count(), ranks);
+  const int64_t longest = std::max<int64_t>(kLookForFailure.count(), ranks);
   return milliseconds(std::min(longest, int64_t{2} << std::min<int64_t>(n, 32)));
 }
 

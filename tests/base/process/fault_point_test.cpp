@@ -83,7 +83,7 @@ TEST(FaultPointDeathTest, ASegfaultEndsAProcessFromAnyThread) {
         worker.post([] { end_by_segfault(); });
         std::this_thread::sleep_for(std::chrono::seconds(5));
       },
-      testing::KilledBySignal(SIGSEGV), "");
+      ::testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST(FaultPoint, WithoutAPlanNothingHappens) { EXPECT_FALSE(fault_point("here", 3)); }
