@@ -1,9 +1,11 @@
-// Collectives inside autograd: each with its conjugate as backward pass. Rows are dimension 0; `rows`: how many each rank has. All ranks
-// of a group must record the same sequence of them, and so they meet again in the backward pass.
+// Collectives inside autograd; the backward pass of each is its conjugate collective. Rows are dimension 0,
+// and `rows` says how many each rank has. All ranks of a group must record the same sequence of collectives,
+// so that they meet in the same order in the backward pass.
 //
-// Each comes in two forms. Plain: the call waits for its end. In halves: begin_…() starts the collective and end() waits for it, each a node
-// of the graph. The backward pass meets them the other way round: end()'s node starts the conjugate, begin's waits for it. So what was
-// computed between the halves forward has its backward pass between them too, whatever it is.
+// Each collective has two forms. The plain call waits for its end. In halves, begin_…() starts the collective
+// and end() waits for it, and each half is a node of the graph. The backward pass visits the two nodes in
+// reverse: the node of end() starts the conjugate collective, and that of begin_…() waits for it. So whatever
+// was computed between the two halves in the forward pass has its backward pass between them as well.
 #pragma once
 
 #include <functional>
@@ -17,36 +19,36 @@
 
 namespace longhaul::parallel {
 
-// The rows of all ranks, in their order. Backward: the gradients that all ranks have of them are summed.
+// Gathers the rows of all ranks, in the order of ranks. Backward: reduce-scatter of the gradients.
 Tensor gather_rows(comm::Communicator& group, const Tensor& own, const std::vector<int64_t>& rows, const char* name);
-// The same; a layer that is recomputed keeps them (kernels/recomputed.h) and gathers once: for few rows.
+// The same for few rows: a recomputed layer keeps the result (kernels/recomputed.h) and gathers only once.
 Tensor gather_rows_once(comm::Communicator& group, const Tensor& own, const std::vector<int64_t>& rows, const char* name);
 
-// This rank's rows of the sum. Backward: gathered.
+// Reduce-scatter: this rank's rows of the sum. Backward: all-gather.
 Tensor sum_scatter_rows(comm::Communicator& group, const Tensor& partial, const std::vector<int64_t>& rows, const char* name);
 
-// The sum, which every rank uses for itself. Backward: the gradients are summed too.
+// All-reduce: the sum, which every rank uses separately. Backward: the gradients are summed as well.
 Tensor sum_everywhere(comm::Communicator& group, const Tensor& partial, const char* name);
 
-// send[r] rows go to rank r and receive[r] come from it. Backward: the other way round.
+// All-to-all: send[r] rows go to rank r and receive[r] rows come from it. Backward: the reverse exchange.
 Tensor exchange_rows(comm::Communicator& group, const Tensor& x, const std::vector<int64_t>& send, const std::vector<int64_t>& receive,
                      const char* name);
 
-// A collective that goes on. Nobody reads `values` before end().
+// A collective in progress. `values` must not be read before end().
 struct Begun {
   Tensor values;
-  std::shared_ptr<struct Halves> halves;  // null: nothing goes on, `values` are there
+  std::shared_ptr<struct Halves> halves;  // null: nothing is in progress, and `values` are complete
 };
 Begun begin_gather_rows(comm::Communicator& group, const Tensor& own, const std::vector<int64_t>& rows, const char* name);
 Begun begin_sum_scatter_rows(comm::Communicator& group, const Tensor& partial, const std::vector<int64_t>& rows, const char* name);
 Begun begin_exchange_rows(comm::Communicator& group, const Tensor& x, const std::vector<int64_t>& send, const std::vector<int64_t>& receive,
                           const char* name);
-// Right before end(), of a collective that is worth it: another body goes on (base/threads/turns.h), and in the backward pass likewise between the start of the
-// conjugate and the wait for it. As it is where nothing goes on, or turns is null.
+// Called right before end() of a collective that takes long enough: the other body of a pair runs (base/threads/turns.h), and in the backward pass it runs between the start of the
+// conjugate and the wait for it. Returns its argument unchanged where nothing is in progress or turns is null.
 Begun in_turn(Begun begun, Turns* turns);
-// x, whose gradient goes on when the other body has ended. As it is where turns is null.
+// Returns x, whose gradient continues once the other body of the pair has ended; x unchanged where turns is null.
 Tensor last_in_turn(const Tensor& x, Turns* turns);
-// `meanwhile`: called in the backward pass as soon as the conjugate has been started.
+// `meanwhile` is called in the backward pass as soon as the conjugate collective has started.
 Tensor end(const Begun& begun, std::function<void()> meanwhile = {});
 
 }  // namespace longhaul::parallel

@@ -1,14 +1,17 @@
-// GradientTree: gradients whose bits do not depend on how many replicas there are (train.elastic; docs/design/elastic.md). Each micro-batch's
-// gradient is taken apart from the others and they are added up in one tree over the step's micro-batches (layout/sum_tree.h): what lies on
-// this rank as they come, in sums that wait beside the arenas; what is left of all replicas by those who keep a share of the result, in the
-// order of the tree and not of ranks; and last, in the order of ranks, over the ranks that share a replica.
+// GradientTree: gradients whose bits do not depend on the number of replicas (train.elastic;
+// docs/design/elastic.md). The gradient of each micro-batch is kept apart, and all are added in one binary
+// tree over the micro-batches of the step (layout/sum_tree.h). Sums of micro-batches on this rank are formed
+// as they arrive, in buffers beside the arenas. The remaining sums of all replicas are added by the ranks
+// that keep a share of the result, in the order of the tree and not in the order of ranks. Last, the sums of
+// the ranks that share a replica are added in the order of ranks.
 //
 //   tree.begin_step(parameters, 4);
-//   …a micro-batch, forward and backward; tree.end_micro_batch(); …
-//   tree.start_sum(arena);   // when the last micro-batch has given all of it; on all ranks in the same order
-//   tree.end_step();         // the sums are there: on all ranks whole, or of arenas that are cut (parallel.zero) each rank's share
+//   …forward and backward of a micro-batch; tree.end_micro_batch(); …
+//   tree.start_sum(arena);   // when the last micro-batch has added its gradients; on all ranks in the same order
+//   tree.end_step();         // the sums are complete: whole on all ranks, or each rank's share where arenas are cut (parallel.zero)
 //
-// Between two micro-batches every gradient must be one micro-batch's: a rank goes backward through one before it begins the next. Not thread-safe.
+// Between two micro-batches every gradient must belong to one micro-batch: a rank finishes the backward pass
+// of one before it begins the next. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -24,27 +27,27 @@ class GradientTree {
  public:
   GradientTree(const layout::MeshRank& place, const MeshGroups* groups) : place_(place), groups_(groups) {}  // null: one process
 
-  void begin_step(model::ParameterSet& parameters, int64_t micro_batches);  // of this rank, as many as of every other
+  void begin_step(model::ParameterSet& parameters, int64_t micro_batches);  // on this rank, and equally many on every other
   void end_micro_batch();
   void start_sum(const model::Arena& arena);
   void end_step();
 
-  // Rows of numbers, one for each micro-batch of this rank (or none at all, where other stages have them): for each row the sum over all ranks, in
+  // Takes rows of numbers, one for each micro-batch of this rank (none where other stages have them). Returns for each column the sum over all ranks, in the order of
   // the tree and then in the order of the ranks that share a replica. The same of numbers in whose order replicas take turns.
   using Rows = std::vector<std::vector<double>>;
   std::vector<double> sums_of(const Rows& rows, const std::string& name) const;
   double sum_of_rounds(const std::vector<double>& rounds, const std::string& name) const;
 
  private:
-  // Sums of one arena, or of a part of it, that wait for their right neighbours.
+  // Sums of one arena, or of a part of it, that wait for their right neighbour in the tree.
   struct Waiting {
     std::vector<layout::TreeNode> nodes;
     std::vector<Tensor> sums;
-    void add(const layout::SumTree& tree, layout::TreeNode node, const Tensor& sum);  // keeps `sum`, or adds it to what waits
+    void add(const layout::SumTree& tree, layout::TreeNode node, const Tensor& sum);  // keeps `sum`, or adds it to the waiting neighbour
   };
   struct UnderWay {  // the sum of an arena
     const model::Arena* arena = nullptr;
-    std::vector<Tensor> sent, received;  // by node: this rank's, and the share of each rank's
+    std::vector<Tensor> sent, received;  // by node: this rank's sums, and the share of each rank's sums
     std::vector<comm::Work> works;
   };
   int64_t replicas() const { return place_.mesh.size(layout::Axis::kDp); }
@@ -52,7 +55,7 @@ class GradientTree {
   std::vector<int64_t> shares_of(const model::Arena& arena, int64_t ranks) const;
   void join_on_this_rank(const model::Arena& arena, Waiting& waiting);
   void send(const model::Arena& arena, const Waiting& waiting, comm::Communicator& group);
-  void finish();  // the sum that is under way
+  void finish();  // the sum in progress
   Tensor sum_of_received(const UnderWay& sum, comm::Communicator& group) const;
   struct Leaves {
     int64_t count = 0, first = 0, step = 1;  // of all ranks; which of them this rank has

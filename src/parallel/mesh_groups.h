@@ -1,4 +1,5 @@
-// MeshGroups: a rank's communicators, one for each set of ranks that it talks to. Made once, all kinds at the same time.
+// MeshGroups: the communicators of one rank, one for each group of ranks that it exchanges tensors with. All
+// groups of one kind are made at the same time.
 #pragma once
 
 #include <map>
@@ -12,12 +13,12 @@ namespace longhaul::parallel {
 
 class MeshGroups {
  public:
-  // A collective call of all ranks of `world`, whose number is the mesh's.
+  // A collective call of all ranks of `world`, which has as many ranks as the mesh.
   MeshGroups(comm::Communicator& world, const layout::Mesh& mesh);
 
   const layout::MeshRank& place() const { return place_; }
   comm::Communicator& world() const { return world_; }
-  // The ranks that differ from this one in these coordinates only. One of Mesh::group_kinds.
+  // The group of ranks that differ from this one in these coordinates only; `over` is one of Mesh::group_kinds.
   comm::Communicator& over(layout::AxisSet axes) const { return named(axes.text()); }
   comm::Communicator& named(const std::string& kind) const;
   int64_t size(layout::Axis axis) const { return place_.mesh.size(axis); }

@@ -1,9 +1,11 @@
-// MeshOps: what a model asks of other ranks, on a mesh; exact under every layout (`longhaul prove`).
+// MeshOps: the exchanges between ranks that a model asks for, on a mesh. The results are exact under every
+// layout (`longhaul prove`).
 //
-//   tp   own tokens are gathered before a mixer's first product and summed, cut, behind its last one, in parts (tensor_parts.h); vocabulary rows
-//        of embedding and head
-//   cp   attention and the recurrence by the methods of context_attention.h and context_recurrence.h
-//   ep, etp   tokens go to the ranks that have their experts and come back (expert_dispatch.h)
+//   tp        A rank's own tokens are gathered before the first product of a mixer; after its last product
+//             the partial sums are reduced and cut, in parts (tensor_parts.h). The rows of embedding and head
+//             are dealt out by vocabulary.
+//   cp        Attention and recurrences use the methods of context_attention.h and context_recurrence.h.
+//   ep, etp   Tokens go to the ranks that hold their experts and come back (expert_dispatch.h).
 #pragma once
 
 #include "base/threads/turns.h"
@@ -56,7 +58,7 @@ class MeshOps final : public model::ParallelOps {
   recipe::ContextOptions context_;
   recipe::ExpertOptions experts_;
   int64_t tensor_chunks_;  // parallel.tp_chunks
-  Turns* turns_;           // of pairs of passes; null: there are none
+  Turns* turns_;           // the turns of paired passes; null: passes are not paired
   model::LocalOps local_;
 };
 

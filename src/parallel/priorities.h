@@ -1,12 +1,14 @@
-// Which of several calls that wait for the same link goes first (comm::CallOptions): that whose result is needed first (docs/sources/megascale.md §3.1). What
-// computing waits for at once (tensor, context and expert ranks, a pipeline's hidden states) has 0, as every call that says nothing; an outer
-// loop's sums, which have many steps, go behind all of these (optim/outer/outer_weights.cpp).
+// Priorities of communication (comm::CallOptions): of several calls that wait for one link, the one whose
+// result is needed first goes first (docs/sources/megascale.md §3.1). Calls that block computation (tensor,
+// context and expert ranks, hidden states of a pipeline) have priority 0, as has every call without a
+// priority. The sums of an outer loop, which have many steps of time, come last
+// (optim/outer/outer_weights.cpp).
 #pragma once
 
 namespace longhaul::parallel {
 
-inline constexpr int kValuesOfLayersToCome = -1;  // before the pass that they are gathered ahead of
-inline constexpr int kSumsOfGradients = -2;       // before the layer behind has been gone through, or the step ends
-inline constexpr int kSumsBetweenCopies = -3;     // a layer later still
+inline constexpr int kValuesOfLayersToCome = -1;  // needed before the pass that they are gathered for
+inline constexpr int kSumsOfGradients = -2;       // needed before the next layer's pass ends, or before the step ends
+inline constexpr int kSumsBetweenCopies = -3;     // needed one layer later
 
 }  // namespace longhaul::parallel

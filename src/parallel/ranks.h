@@ -1,7 +1,9 @@
-// Ranks: what the ranks of a training step do together, and agree on. By default it is the single process, which has nothing to do.
+// Ranks: what the ranks of a training step do and decide together. Constructed without a communicator it
+// stands for a single process, which has nothing to exchange.
 //
-// Where there are several workers (an outer loop), each is an island: place(), ops(), the sums of a step are those of this rank's island, and no step
-// needs another one. What is said of the run goes over all ranks: world(), everyone(), most(), sum_of_run().
+// With an outer loop each worker is an island: place(), ops() and the sums of a step belong to this rank's
+// island, and no step waits for another island. Functions about the whole run go over all ranks: world(),
+// everyone(), most(), sum_of_run().
 #pragma once
 
 #include <memory>
@@ -31,47 +33,52 @@ class Ranks {
   int64_t rank() const { return world_ != nullptr ? world_->rank() : 0; }
   int64_t workers() const { return workers_ ? workers_->size() : 1; }
   int64_t worker() const { return workers_ ? workers_->rank() : 0; }
-  // The ranks that stand at this place of each worker, in a group of their own; null: one worker.
+  // The group of the ranks that have the same place in each worker; null: there is one worker.
   comm::Communicator* counterparts() const { return workers_.get(); }
-  // Of the run: those with other sequences, which any two workers have.
+  // The replicas of the run, each with sequences of its own; replicas of different workers count separately.
   int64_t replicas() const { return workers() * place_.mesh.size(layout::Axis::kDp); }
   int64_t replica() const { return worker() * place_.mesh.size(layout::Axis::kDp) + place_.coordinate(layout::Axis::kDp); }
-  comm::Communicator& stage_gradients() const { return *stage_gradients_; }  // the ranks of a pipeline, on the way back
-  layout::RowShare share() const;                                            // of a row of this rank's replica
+  comm::Communicator& stage_gradients() const {
+    return *stage_gradients_;
+  }                                // the ranks of one pipeline, for gradients that several stages share
+  layout::RowShare share() const;  // this rank's share of a row of its replica
 
-  // Gradients of a step become those of all ranks together, on every rank that holds a copy, or each rank's share of them. begin_step before the first forward pass: sums
-  // of arenas start in the last backward pass, each when its gradients are there, behind those of later layers on every rank; sum_gradients
-  // after it starts the rest and waits for all. micro_batches: of this rank, as many as of every other.
+  // Sums the gradients of a step over the ranks: every rank that holds a copy gets the sum, or its share of it. begin_step() comes before the first forward pass; sums
+  // of arenas start in the last backward pass as soon as their gradients are complete, on every rank after those of later layers. sum_gradients()
+  // then starts the rest and waits for all. micro_batches: the number on this rank, which is the same on every rank.
   void begin_step(model::ParameterSet& parameters, int64_t micro_batches);
   void sum_gradients(model::ParameterSet& parameters);
 
-  // Adds up what every micro-batch has by itself, in an order that does not depend on the number of replicas (train.elastic); null: the order of
-  // ranks will do. Told of the end of each micro-batch.
+  // Adds up the gradients of the micro-batches in an order that does not depend on the number of replicas (train.elastic); null: the order of
+  // ranks is used. It must be notified at the end of each micro-batch.
   GradientTree* tree() const { return tree_.get(); }
 
-  Turns* turns() const { return turns_.get(); }  // of pairs of passes; null: these run one behind the other (parallel/pipeline/pipeline.h)
+  Turns* turns() const {
+    return turns_.get();
+  }  // the turns of paired passes; null: passes run one after the other (parallel/pipeline/pipeline.h)
 
-  // Behind the optimizer, or a checkpoint that was read: what it wrote of values, the shares of this rank, comes to all that hold copies.
+  // Called after an optimizer step, or after a checkpoint was read: distributes the shares of values that this rank wrote to all ranks that hold copies.
   void share_values(model::ParameterSet& parameters) const;
-  void settle_values(model::ParameterSet& parameters) const;     // nobody reads this rank's share any more: it may be written
+  void settle_values(
+      model::ParameterSet& parameters) const;  // waits until no other rank reads this rank's share, so that it may be written
   Sharding* sharding_of(model::ParameterSet& parameters) const;  // null: copies are whole
 
   void sum(const Tensor& numbers,
-           const std::string& name) const;  // in place, over a worker's ranks; `name` says of what, as in comm::CallOptions
+           const std::string& name) const;  // in place, over a worker's ranks; `name` describes the numbers, as in comm::CallOptions
   double sum(double number, const std::string& name) const;         // likewise
   double sum_of_run(double number, const std::string& name) const;  // over all ranks
-  // In place, over the ranks that differ in these axes only.
+  // Reduces in place over the ranks that differ from this one in these axes only.
   void reduce_over(layout::AxisSet axes, const Tensor& numbers, comm::Reduction how) const;
-  // In place, over the ranks of the pipeline that use `parameter` (DualPipe's two, both ends of a tied embedding); nobody else takes part. All
-  // add in the order of ranks: the sum is the same to the bit.
+  // Sums in place over the ranks of the pipeline that use `parameter` (two with DualPipe, both ends of a tied embedding); no other rank takes part. All
+  // add in the order of ranks, so they get the same bits.
   void sum_over_stages(const model::Parameter& parameter, const Tensor& numbers, const std::string& name) const;
-  double sum_over_replicas(double number) const;  // over the ranks that have other sequences: dp
-  int64_t most(int64_t number) const;             // the largest of all ranks of the run, on all of them
+  double sum_over_replicas(double number) const;  // over the data-parallel ranks (dp)
+  int64_t most(int64_t number) const;             // the largest value of all ranks of the run, returned on all of them
 
-  // A group of all ranks for one purpose, beside what training says: its calls may come from a thread of their own. Null: one process.
+  // A separate group of all ranks for one purpose, whose calls may come from a separate thread. Null: one process.
   std::unique_ptr<comm::Communicator> everyone(const std::string& purpose) const;
 
-  // Of this rank: what it does is shown there while a step is recorded.
+  // Records what this rank does while a step is traced.
   const std::shared_ptr<observe::SpanRecorder>& spans() const { return spans_; }
 
  private:
@@ -83,12 +90,12 @@ class Ranks {
   recipe::ContextOptions context_;
   comm::Communicator* world_ = nullptr;
   std::unique_ptr<comm::Communicator> island_, workers_;  // null: one worker
-  std::unique_ptr<MeshGroups> groups_, values_;           // values_: to gather them; null: copies are whole
+  std::unique_ptr<MeshGroups> groups_, values_;           // values_ gathers values; null: every rank holds whole copies
   std::unique_ptr<comm::Communicator> stage_gradients_;
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<model::ParallelOps> ops_;
   std::unique_ptr<GradientTree> tree_;
-  // Of the step that goes on. All ranks start sums in the same order, the last arena's first, whatever order gradients come in.
+  // The sums of the current step. All ranks start them in the same order, the last arena first, in whatever order gradients become complete.
   struct Sum {
     model::Arena* arena = nullptr;
     bool ready = false;

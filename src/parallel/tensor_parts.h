@@ -1,11 +1,16 @@
-// How tensor ranks that have tokens of their own between mixers exchange them around a block's matrices (docs/sources/megascale.md §3.3): products of gathered
-// rows, and sums of products that every rank keeps its own rows of. Both go in parts: part c has the c-th part of every rank's rows, so that
+// How tensor-parallel ranks, which hold their own tokens between mixers (sequence parallelism), exchange them
+// around the matrices of a block (docs/sources/megascale.md §3.3): products of gathered rows, and sums of
+// products of which every rank keeps its own rows. Both work in parts: part c holds the c-th part of every
+// rank's rows, so that
 //
-//   of_gathered   all parts are on their way at once, and the products of one are made while later ones come
-//   summed        the sum of one part goes on while the products of the next are made; where these read gathered rows, those come meanwhile too
+//   of_gathered   All parts are sent at once, and the product of one part is computed while later parts
+//                 arrive.
+//   summed        The sum of one part runs while the products of the next are computed; where these read
+//                 gathered rows, those rows arrive meanwhile.
 //
-// The collectives come in halves (collectives.h), so the backward pass overlaps the same way: the sum of gradients of a part's rows goes on
-// behind the products of the part before it. A row's bits do not depend on the number of parts; a weight's gradient is summed part by part.
+// The collectives come in halves (collectives.h), so the backward pass overlaps in the same way: the sum of
+// the gradients of a part's rows runs during the products of the part before it. The bits of a row do not
+// depend on the number of parts; the gradient of a weight is summed part by part.
 #pragma once
 
 #include <vector>
@@ -20,10 +25,10 @@ inline constexpr const char* kTensorProducts = "products of the tensor ranks";
 
 class TensorParts {
  public:
-  // rows: of each rank. At most `chunks` parts, none of them empty on any rank if there is a choice.
+  // rows: the number on each rank. There are at most `chunks` parts, and none is empty on any rank where that can be avoided.
   TensorParts(comm::Communicator& group, const std::vector<int64_t>& rows, int64_t chunks);
 
-  // As in ParallelOps. All ranks of the group call the same.
+  // As in ParallelOps. All ranks of the group make the same calls.
   std::vector<Tensor> of_gathered(model::BlockInput& input, const model::RowFunction& products) const;
   Tensor summed(model::BlockInput& input, const std::vector<model::Summand>& summands) const;
 

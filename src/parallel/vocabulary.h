@@ -1,5 +1,5 @@
-// The loss of a head whose vocabulary is dealt out over ranks: each makes the logits of its own rows, the log-sum-exp and the label's logit
-// are put together.
+// The loss of a head whose vocabulary is dealt out over ranks: each rank computes the logits of its own rows,
+// and the ranks combine the log-sum-exp and the logit of the label.
 #pragma once
 
 #include "comm/communicator.h"
@@ -7,8 +7,8 @@
 
 namespace longhaul::parallel {
 
-// hidden_td [tokens, hidden] and labels_t int64 [tokens] (−1: none), the same on all ranks → scalar, Σ of the loss, likewise. Differentiable
-// in hidden: each rank gives the gradient that its own rows make; the weight's is added to its sink.
+// hidden_td [tokens, hidden] and labels_t int64 [tokens] (−1: none) are the same on all ranks. Returns the summed loss, the same scalar on all ranks. Differentiable
+// in hidden: each rank returns the part of the gradient that its own rows contribute; the weight gradient is added to its sink.
 Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden_td, const model::VocabularyShare& head, const Tensor& labels_t);
 
 }  // namespace longhaul::parallel

@@ -1,12 +1,16 @@
-// What small states cross context ranks: of every piece of a row (context_pieces.h) some rows that say what it leaves, gathered by all ranks, each
-// of which then works out by itself what enters its own pieces. Inside autograd: gradients of these rows are summed over the ranks.
+// How small states cross context ranks: for every piece of a row (context_pieces.h), all ranks gather a few
+// rows that describe what the piece leaves behind, and each rank computes what enters its own pieces. Inside
+// autograd: the gradients of these rows are summed over the ranks.
 //
-//   short convolution    the last W − 1 inputs of a piece      those of the pieces before enter, as many as there are
+//   short convolution    the last W − 1 inputs of a piece      the inputs of the pieces before enter, as many
+//                        as there are
 //   decayed sum          h, and Π a, of a piece from zero      h ← Π a ⊙ h + h of the next piece
 //   cumulative softmax   z of a piece from nothing             z ← log(e^z + e^z of the next piece)
-//   toeplitz             S of a piece from zero                S ← λ^(length of the next piece) S + S of the next piece
+//   toeplitz             S of a piece from zero                S ← λ^(length of the next piece) S + S of the
+//                        next piece
 //
-// The recurrence's states are large and go other ways (context_recurrence.h). Collective calls of the group.
+// The states of recurrences are large and travel in other ways (context_recurrence.h). Collective calls of
+// the group.
 #pragma once
 
 #include <functional>
@@ -31,18 +35,18 @@ GatheredRows gather_of_pieces(comm::Communicator& group, const std::vector<Conte
                               const std::function<Tensor(const ContextPiece&)>& own, const Tensor& like, const char* name,
                               bool again = false);
 
-// y, whose backward pass comes by that gathering whether this rank used it or not: ranks meet there.
+// Returns y such that the backward pass reaches the gathering even where this rank did not use its result, because all ranks meet there.
 Tensor joined_with(const Tensor& y, const GatheredRows& gathered);
 
-// kernels::short_convolution of this rank's tokens of the row → y.
+// kernels::short_convolution for this rank's tokens of the row; returns y.
 Tensor context_convolution(comm::Communicator& group, const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c,
                            const layout::SequenceView& view, const kernels::ShortConvolutionOptions& options);
 
-// Likewise the scans.
+// The scans, in the same way.
 Tensor context_decayed_sum(comm::Communicator& group, const Tensor& a_tc, const Tensor& u_tc, const layout::SequenceView& view);
 kernels::CumulativeSoftmax context_cumulative_softmax(comm::Communicator& group, const Tensor& x_tc, const layout::SequenceView& view);
 
-// kernels::toeplitz of this rank's tokens of the row → y.
+// kernels::toeplitz for this rank's tokens of the row; returns y.
 Tensor context_toeplitz(comm::Communicator& group, const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e,
                         const layout::SequenceView& view);
 

@@ -1,7 +1,9 @@
-// The delta rule over context ranks. What a piece of the row makes of the state that enters it is affine, S_out = P S_in + X and o = o⁰ + Q̃ S_in,
-// with P [Dk, Dk] for each head: so a piece runs once, from [0 | 1] with values [v | 0], and gives [X | P] and [o⁰ | Q̃] in one call of the operator.
-// All (X | P) are gathered, each rank works out what enters its own pieces and adds Q̃ S_in. That is twice the work of a piece and Dk (Dk + Dv)
-// numbers a head to every rank, however long the row is. Inside autograd. A collective call of the group.
+// The delta rule over context ranks. The effect of a piece of the row on the state that enters it is affine,
+// S_out = P S_in + X and o = o⁰ + Q̃ S_in, with P [Dk, Dk] for each head. So a piece runs once, from the
+// state [0 | 1] with values [v | 0], and one call of the operator gives [X | P] and [o⁰ | Q̃]. All ranks
+// gather (X | P), compute what enters their own pieces, and add Q̃ S_in. This costs twice the work of a piece
+// and sends Dk (Dk + Dv) numbers for each head to every rank, whatever the length of the row. Inside
+// autograd. A collective call of the group.
 #pragma once
 
 #include "comm/communicator.h"
@@ -10,7 +12,7 @@
 
 namespace longhaul::parallel {
 
-// → o of this rank's tokens. `in`: those of this rank, without initial states and offsets.
+// Returns o for this rank's tokens. `in`: the inputs of this rank's tokens, without initial states and offsets.
 Tensor context_delta_rule(comm::Communicator& group, const kernels::DeltaRuleInputs& in, const layout::SequenceView& view);
 
 }  // namespace longhaul::parallel

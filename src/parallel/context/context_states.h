@@ -1,5 +1,7 @@
-// StatePassing: how the states of a recurrence get from piece to piece of a row (context_recurrence.h has the methods). Forward a piece's state
-// goes to the piece behind it, backward its gradient to the piece before: one algorithm, that sees the pieces in the order in which it goes.
+// StatePassing: moves the states of a recurrence from piece to piece of a row (context_recurrence.h describes
+// the methods). In the forward pass the state of a piece goes to the next piece, in the backward pass its
+// gradient goes to the previous one. Both are one algorithm that visits the pieces in the order of its
+// direction.
 #pragma once
 
 #include <functional>
@@ -12,14 +14,14 @@
 namespace longhaul::parallel {
 
 struct ContextFold {
-  Tensor state_hkv, decay_hk;  // S and Λ: what comes out is Λ ⊙ (what came in) + S
+  Tensor state_hkv, decay_hk;  // S and Λ: the state that leaves is Λ ⊙ (the state that entered) + S
 };
 
 struct StateKind {
   std::vector<int64_t> sizes;  // [H, Dk, Dv]
   at::TensorOptions options;   // fp32 (fp64)
   bool decay_by_token = false;
-  Tensor log_decay_h;  // else every rank knows Λ by itself; undefined: 1
+  Tensor log_decay_h;  // otherwise every rank knows Λ already; undefined: 1
 };
 
 class StatePassing {
@@ -29,30 +31,30 @@ class StatePassing {
 
   StatePassing(recipe::LinearContextMethod method, comm::Communicator& group, std::vector<ContextPiece> pieces, StateKind kind);
 
-  // Of this rank's pieces, in the order of the row, backward the other way round: `fold`s them all, then `use`s each with what enters it;
-  // undefined: nothing does.
+  // Visits this rank's pieces in the order of the row, in the backward pass in reverse: calls `fold` for all of them, then `use` for each with the state that enters it;
+  // undefined: no state enters.
   void run(bool backward, const Fold& fold, const Use& use) const;
 
-  // The same for several states that know nothing of each other (heads): with all-gather those of one are on their way while the next are folded,
-  // pieces that nothing enters are used, and those before are used. Of one method, group and row.
+  // The same for several independent states (heads): with all-gather the states of one are sent while the next are folded,
+  // while pieces that no state enters are used, and while earlier states are used. All have one method, group and row.
   static void run_together(const std::vector<StatePassing>& all, bool backward,
                            const std::function<ContextFold(size_t, const ContextPiece&)>& fold,
                            const std::function<void(size_t, const ContextPiece&, const Tensor& entering_hkv)>& use);
 
  private:
-  struct Step {  // a piece in the order of a run
+  struct Step {  // one piece, in the order of the pass
     const ContextPiece* piece;
     bool enters, leaves;  // whether a state comes from the step before, and goes to the next
   };
   std::vector<Step> steps(bool backward) const;
   bool own(const Step& step) const { return step.piece->rank == group_->rank(); }
-  // The folds of all ranks on their way: a row of `all` is a state, with Λ as a further column of values.
+  // The gather of all ranks' folds in progress: a row of `all` is a state, with Λ as one more column of values.
   struct Gathering {
     std::vector<Step> steps;
     std::vector<int64_t> rows;  // of each rank
-    Tensor all{};               // undefined: nothing goes from piece to piece
+    Tensor all{};               // undefined: no state goes from piece to piece
     comm::Work work{};
-    size_t used = 0;  // steps that have been used already, or are other ranks'
+    size_t used = 0;  // steps that were used already or belong to other ranks
   };
   Gathering begin_gathering(bool backward, const Fold& fold) const;
   void use_before(Gathering& gathering, const Use& use) const;

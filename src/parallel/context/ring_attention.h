@@ -1,6 +1,7 @@
-// RingAttention: queries stay, keys and values go round (context_attention.h). A member of the ring holds some runs of the packed row, its
-// rows one run after the other in the order of the row; every member knows the runs of all. Sources: Ring Attention (arXiv 2310.01889),
-// zig-zag and the backward pass of docs/sources/long-context-parallelism.md A6.
+// RingAttention: queries stay while keys and values go round (context_attention.h). A member of the ring
+// holds some runs of the packed row, and its rows are these runs one after the other in the order of the row;
+// every member knows the runs of all. Sources: Ring Attention (arXiv 2310.01889); zig-zag and the backward
+// pass of docs/sources/long-context-parallelism.md A6.
 #pragma once
 
 #include <vector>
@@ -21,8 +22,8 @@ struct RingMember {
 
 struct Ring {
   comm::Communicator* group = nullptr;
-  std::vector<RingMember> members;  // who gives to whom: each to the next, the last to the first
-  int64_t own = 0;                  // which of them this rank is
+  std::vector<RingMember> members;  // the order of the ring: each member sends to the next, the last to the first
+  int64_t own = 0;                  // the index of this rank among the members
   kernels::Visibility visible;      // of the whole row
 };
 

@@ -1,25 +1,29 @@
-// How tokens reach experts that other ranks have (docs/sources/moe-parallel-folding.md §3). Experts are dealt out over ep, the inner channels of each over
-// etp; the ranks of both together (ep-etp) all have tokens of their own, whatever dense axes these ranks stand on.
+// How tokens reach experts on other ranks (docs/sources/moe-parallel-folding.md §3). Experts are dealt out
+// over ep, and the inner channels of each over etp. The ranks of both together (ep-etp) all have tokens of
+// their own, whatever their dense axes are.
 //
-//   all-to-all   a token's row goes to the rank of each of its experts over ep; rows are gathered over etp, and the partial sums of the
-//                results added up and cut over etp; they go back over ep and are weighted at home
-//   all-gather   all tokens go to all ranks of ep-etp with their choices and weights; each weights what its experts make of them, and the
-//                sums are added up and cut
-//   flex         a token's row goes once to each rank of ep-etp that has any of its experts, with choices and weights; each weights and adds
-//                up what its experts make of it, and one row comes back from each (flex_dispatch.h)
+//   all-to-all   The row of a token goes to the rank of each of its experts over ep. Rows are gathered over etp, and the partial results are reduced and cut over etp. The results return over ep and are weighted by the token's own rank.
+//   all-gather   All tokens go to all ranks of ep-etp with their choices and weights. Each rank weights the results of its experts, and the sums are reduced and cut.
+//   flex         The row of a token goes once to each rank of ep-etp that holds any of its experts, with
+//                choices and weights. Each rank weights and adds the results of its experts, and one row
+//                returns from each (flex_dispatch.h).
 //
-// A rank sends, for each layer and forward pass, with T tokens of H elements, k choices and ranks that have equally many rows:
-// all-to-all T·k·H·(ep−1)/ep in each of two exchanges and T·k·H·(etp−1) in each of gathering and adding; all-gather T·H·(ep·etp−1) in each
-// of both; flex T·H·(other ranks that a token's experts lie on) in each of two exchanges. Backward: the same again, the other way round.
+// For each layer and forward pass, with T tokens of H elements, k choices and equally many rows on every
+// rank, a rank sends: all-to-all T·k·H·(ep−1)/ep in each of two exchanges and T·k·H·(etp−1) for each of
+// gathering and reducing; all-gather T·H·(ep·etp−1) for each of both; flex T·H·(number of other ranks that
+// hold a token's experts) in each of two exchanges. The backward pass sends the same in reverse.
 //
-// Padded, all-to-all: of experts with a capacity as many rows as any rank can have for one go from every rank to every expert, the rest of them zero
-// (drop-and-pad): shapes follow from the layout, and no numbers are exchanged beforehand.
+// With padding (all-to-all, experts with a capacity), every rank sends to every expert as many rows as any
+// rank can have for one, filled up with zeros (drop-and-pad). Shapes then follow from the layout, and no
+// counts are exchanged beforehand.
 //
-// The tokens may go in groups, so that those of one are under way while another's are computed, forward and backward; and the gradients of
-// the experts' weights may be computed while the gradients of their rows go home. Neither changes a number but by the order of sums.
+// Tokens may go in groups, so that one group is exchanged while another is computed, forward and backward.
+// The weight gradients of experts may be computed while the gradients of their rows are sent back. Both
+// change results only by the order of sums.
 //
-// Where passes go on in pairs (parallel/pipeline/pipeline.h) the other pass goes on before rows are waited for: over ep, or over etp where that is all there is.
-// The small calls in front of rows (numbers, choices, weights) are waited for at once, so that a layer has two turns, forward and backward alike.
+// Where passes run in pairs (parallel/pipeline/pipeline.h), the other pass runs while this one waits for
+// rows: over ep, or over etp where only that axis is used. The small exchanges before the rows (counts,
+// choices, weights) are waited for at once, so a layer has two turns in the forward and in the backward pass.
 #pragma once
 
 #include "base/threads/turns.h"
@@ -29,7 +33,7 @@
 
 namespace longhaul::parallel {
 
-// A collective call of all ranks of ep-etp; any of them may have no tokens. turns: of the pairs that the pass may stand in; null: none.
+// A collective call of all ranks of ep-etp; any of them may have no tokens. turns: the turns of paired passes; null: passes are not paired.
 Tensor dispatch_to_experts(const MeshGroups& groups, const recipe::ExpertOptions& options, const Tensor& hidden_td,
                            const model::ExpertChoices& choices, const model::ExpertProduct& product, Turns* turns = nullptr);
 

@@ -1,5 +1,5 @@
-// Owners: the ranks that the experts of a layer are dealt out to, and this one among them; and when the gradients of experts' weights are
-// computed. What the dispatchers share (expert_dispatch.h).
+// Owners: the ranks over which the experts of a layer are dealt out, and this rank's place among them; also
+// when the weight gradients of experts are computed. It holds what the dispatchers share (expert_dispatch.h).
 #pragma once
 
 #include <functional>
@@ -26,11 +26,11 @@ struct Owners {
   comm::Communicator& over(layout::AxisSet axes) const { return groups.over(axes); }
 
   const MeshGroups& groups;
-  Turns* turns;                        // of a pair of passes; null: there are none
+  Turns* turns;                        // the turns of paired passes; null: passes are not paired
   int64_t ep, etp, rank, experts = 0;  // experts: of each rank
 };
 
-// What is computed of weights' gradients while a collective goes on; null where they come at once: by wish, or because that collective is not
+// The weight gradients that are computed while a collective runs; null where they are computed at once: by choice, or because that collective is not
 // in the backward pass.
 inline std::shared_ptr<kernels::Postponed> queue_for(const Tensor& rows, bool delay) {
   return delay && rows.requires_grad() ? std::make_shared<kernels::Postponed>() : nullptr;

@@ -1,5 +1,6 @@
-// Arrangement: how one model and its tokens are dealt out to the ranks of a run, and what is asked of it before anything is made: that the sizes
-// multiply to the ranks there are, and that the model can be dealt out so. kUsage errors, each with what would do.
+// Arrangement: how one model and its tokens are dealt out to the ranks of a run. The functions below check,
+// before anything is made, that the sizes multiply to the number of ranks and that the model can be dealt out
+// so. They throw kUsage errors that say what would work.
 #pragma once
 
 #include "layout/mesh.h"
@@ -17,14 +18,14 @@ struct Arrangement {
   recipe::ExpertOptions experts{};
   bool elastic = false;       // train.elastic
   int64_t tensor_chunks = 1;  // parallel.tp_chunks
-  int64_t workers = 1;        // of an outer loop: runs of consecutive ranks, each with a mesh of its own
+  int64_t workers = 1;        // of an outer loop: each worker is a run of consecutive ranks with a mesh of its own
   int64_t world() const { return workers * mesh.world(); }
 };
 Arrangement arrangement_of(const recipe::ModelConfig& model, const recipe::ParallelOptions& options, int64_t world);
-// Of a recipe with an outer loop its workers are made of these ranks (kUsage where they cannot be); of any other all ranks are one.
+// How many workers of an outer loop these ranks form (kUsage where they cannot); 1 without an outer loop.
 int64_t workers_of(const recipe::OuterOptions& outer, const recipe::ParallelOptions& options, int64_t world);
 
-// Heads and experts come out even, every stage has a layer, and the method of context attention can share the key heads.
+// Checks that heads and experts divide evenly, every stage has a layer, and the method of context attention can share the key heads.
 void require_possible(const recipe::ModelConfig& model, const Arrangement& arrangement);
 
 }  // namespace longhaul::parallel
