@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/progress.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text/text.h"
 #include "checkpoint/load.h"
 #include "checkpoint/published/naming.h"

@@ -8,6 +8,7 @@
 #include "recipe/load.h"
 #include "run/memory.h"
 #include "run/run.h"
+#include "run/words.h"
 #include "storage/catalog.h"
 #include "support/outside_tasks.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 using longhaul::testing::kOutsideTasks;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 class OutsideTasks : public ::testing::TestWithParam<std::string> {
  protected:

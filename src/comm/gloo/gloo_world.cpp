@@ -11,11 +11,11 @@ namespace longhaul::comm {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kTick{20};          // how exact deadlines are
-constexpr milliseconds kLookForFailure{100};         // how soon another rank's failure is seen
-constexpr milliseconds kExplanation{700};  // for the reason of a broken connection to appear
-constexpr milliseconds kAnswer{2000};      // for the store of a rank 0 that goes on to answer
-constexpr milliseconds kFarewell{3000};    // for the others to read why, where one of them may be dead
+constexpr milliseconds kTick{20};             // how exact deadlines are
+constexpr milliseconds kLookForFailure{100};  // how soon another rank's failure is seen
+constexpr milliseconds kExplanation{700};     // for the reason of a broken connection to appear
+constexpr milliseconds kAnswer{2000};         // for the store of a rank 0 that goes on to answer
+constexpr milliseconds kFarewell{3000};       // for the others to read why, where one of them may be dead
 constexpr const char* kFailureKey = "failure";
 
 Deadline now() { return std::chrono::steady_clock::now(); }
