@@ -14,6 +14,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,7 @@ class Sharding final : public model::ParameterWatch {
   Group values_, gradients_;
   std::map<int64_t, std::vector<Held>> layers_;  // −1: outside them
   std::vector<int64_t> open_;                    // layers of the backward pass that goes on
+  std::set<int64_t> unsummed_;                   // layers with gradients of a backward pass that no sum has taken yet
   bool gathers_ = false, reduces_ = false;       // values, gradients of layers come and go
   std::vector<Sum> sums_, copies_;               // that go on: of one layer; of the one before it, between copies of shares
 };
