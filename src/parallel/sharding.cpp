@@ -18,6 +18,7 @@ Sharding::Sharding(model::ParameterSet& parameters, Group values, Group gradient
     for (model::Parameter* parameter : arena->parameters) {
       // The memory is in use while a sum of it goes on.
       parameter->flow.before_product = [this, whole = arena.get()] {
+        unsummed_.insert(whole->layer);
         for (const Sum& sum : sums_) {
           if (sum.arena != whole) continue;
           finish_sum();
@@ -131,6 +132,7 @@ void Sharding::sum_layers(const std::vector<int64_t>& layers) {
 void Sharding::start_sums(int64_t layer) {
   const auto found = layers_.find(layer);
   if (found == layers_.end()) return;
+  unsummed_.erase(layer);
   const at::NoGradGuard no_gradient;
   finish_sum();
   for (const Held& held : found->second) {
@@ -170,6 +172,9 @@ void Sharding::finish_copies() {
 }
 
 void Sharding::end_step() {
+  LONGHAUL_ASSERT(unsummed_.empty(),
+                  "the task does not mark where layer {} begins and ends (model/watched.h): its gradients are not summed",
+                  *unsummed_.begin());
   const at::NoGradGuard no_gradient;
   finish_sum();
   finish_copies();

@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,7 @@ class Sharding final : public model::ParameterWatch {
   Group values_, gradients_;
   std::map<int64_t, std::vector<Held>> layers_;  // −1: outside them
   std::vector<int64_t> open_;                    // layers of the current backward pass
+  std::set<int64_t> unsummed_;                   // layers with gradients of a backward pass that no sum has taken yet
   bool gathers_ = false, reduces_ = false;       // values, gradients of layers come and go
   std::vector<Sum> sums_, copies_;               // sums in progress: of one layer, and of the layer before it between copies of shares
 };

@@ -379,10 +379,10 @@ TEST_F(ModelCommands, AModelThatFillsInDoesNotWriteOn) {
   const std::string text = (folder_ / "text").string();
   const ProcessResult said = longhaul({"evaluate", run(), "--data", text});
   EXPECT_THAT(said.output, AllOf(HasSubstr("bits per masked token"), HasSubstr("a share of 0.15"))) << said.errors;
-  const auto json = nlohmann::json::parse(longhaul({"evaluate", run(), "--data", text, "--json"}).output);
-  EXPECT_NEAR(json["bits_per_masked_token"].get<double>(), json["loss"].get<double>() / std::log(2.0), 1e-12);
-  EXPECT_FALSE(json.contains("bits_per_byte"));
-  EXPECT_GT(json["tokens"], 500);
+  const auto parsed = nlohmann::json::parse(longhaul({"evaluate", run(), "--data", text, "--json"}).output);
+  EXPECT_NEAR(parsed["bits_per_masked_token"].get<double>(), parsed["loss"].get<double>() / std::log(2.0), 1e-12);
+  EXPECT_FALSE(parsed.contains("bits_per_byte"));
+  EXPECT_GT(parsed["tokens"], 500);
   EXPECT_EQ(longhaul({"evaluate", run(), "--data", text, "--stride", "8"}).status, 64);
 }
 

@@ -26,15 +26,15 @@ class Planning : public StartedProgram {
 };
 
 TEST_F(Planning, TellsLayoutsAndWhyOthersFell) {
-  const auto json = json_of({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "12288", "--json"});
-  ASSERT_FALSE(json["best"].empty());
-  for (const auto& plan : json["best"]) {
+  const auto parsed = json_of({"plan", path("gpt.toml"), "--cluster", "a100", "--gpus", "12288", "--json"});
+  ASSERT_FALSE(parsed["best"].empty());
+  for (const auto& plan : parsed["best"]) {
     for (const char* key : {"layout", "step_seconds", "mfu", "memory_bytes", "reasons"}) EXPECT_TRUE(plan.contains(key)) << key;
     EXPECT_LE(plan["memory_bytes"].get<double>(), 80e9);
   }
-  EXPECT_LT(json["search_seconds"].get<double>(), 5);
-  EXPECT_FALSE(json["rejected"].empty());
-  EXPECT_GT(json["goodput"]["effective_share"].get<double>(), 0.8);
+  EXPECT_LT(parsed["search_seconds"].get<double>(), 5);
+  EXPECT_FALSE(parsed["rejected"].empty());
+  EXPECT_GT(parsed["goodput"]["effective_share"].get<double>(), 0.8);
   const auto explained = json_of({"plan", "explain", path("gpt.toml"), "--cluster", "a100", "--gpus", "64", "train.batch=64", "--json"});
   EXPECT_TRUE(explained["plan"].contains("step_seconds_by_part"));
   EXPECT_FALSE(explained["changes"].empty());
@@ -69,9 +69,9 @@ TEST_F(Planning, PagesToLookAt) {
 }
 
 TEST_F(Planning, ValidatesRowByRow) {
-  const auto json = json_of({"plan", "validate", "--json"});
-  EXPECT_GE(json["rows"].size(), 50u);
-  for (const auto& row : json["rows"]) {
+  const auto parsed = json_of({"plan", "validate", "--json"});
+  EXPECT_GE(parsed["rows"].size(), 50u);
+  for (const auto& row : parsed["rows"]) {
     for (const char* key : {"name", "published", "predicted", "error", "held_out"}) EXPECT_TRUE(row.contains(key)) << key;
   }
 }
@@ -103,9 +103,9 @@ TEST_F(Planning, FootprintOfARecipeIsOfThePlansDevice) {
 }
 
 TEST_F(Planning, FootprintOfFlops) {
-  const auto json = json_of({"footprint", "plan", "--flops", "1.7316e25", "--out", path("page.html"), "--json"});
-  EXPECT_EQ(json["a100_gpus"], 2515);
-  EXPECT_EQ(json["grid"]["gpus"][0][0], 8800);
+  const auto parsed = json_of({"footprint", "plan", "--flops", "1.7316e25", "--out", path("page.html"), "--json"});
+  EXPECT_EQ(parsed["a100_gpus"], 2515);
+  EXPECT_EQ(parsed["grid"]["gpus"][0][0], 8800);
   EXPECT_THAT(read_text(path("page.html")), AllOf(HasSubstr("<svg"), HasSubstr("2,515")));
   EXPECT_EQ(run({"footprint", "tables"}).status, 0);
 }

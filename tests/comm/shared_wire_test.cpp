@@ -95,8 +95,8 @@ TEST(SharedWire, CarriesMessagesOfEverySize) {
 
 // Receives of other tags come in any order, before and after what was sent; of one tag the n-th is the n-th.
 TEST(SharedWire, MatchesByTagInOrder) {
-  constexpr int64_t kRanks = 3, kTags = 5, kEach = 40;
-  auto wires = wires_of(kRanks);
+  constexpr int64_t kWorld = 3, kTags = 5, kEach = 40;
+  auto wires = wires_of(kWorld);
   std::vector<std::thread> ranks;
   const auto size_of = [](int64_t from, int64_t to, int64_t tag, int64_t n) {
     return static_cast<size_t>((from * 7919 + to * 104'729 + tag * 1299 + n * 3571) % 9000 + (n % 10 == 0 ? 300'000 : 1));
@@ -105,7 +105,7 @@ TEST(SharedWire, MatchesByTagInOrder) {
     return static_cast<uint64_t>(((from * 10 + to) * 10 + tag) * 1000 + n);
   };
   std::atomic<int64_t> right{0};
-  for (int64_t self = 0; self < kRanks; ++self) {
+  for (int64_t self = 0; self < kWorld; ++self) {
     ranks.emplace_back([&, self] {
       std::mt19937_64 random(static_cast<uint64_t>(self));
       struct Job {
@@ -113,7 +113,7 @@ TEST(SharedWire, MatchesByTagInOrder) {
         bool sends;
       };
       std::vector<Job> jobs;
-      for (int64_t peer = 0; peer < kRanks; ++peer) {
+      for (int64_t peer = 0; peer < kWorld; ++peer) {
         for (int64_t tag = 0; peer != self && tag < kTags; ++tag) {
           for (int64_t n = 0; n < kEach; ++n) jobs.push_back({peer, tag, true}), jobs.push_back({peer, tag, false});
         }
@@ -139,7 +139,7 @@ TEST(SharedWire, MatchesByTagInOrder) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  EXPECT_EQ(right, kRanks * (kRanks - 1) * kTags * kEach);
+  EXPECT_EQ(right, kWorld * (kWorld - 1) * kTags * kEach);
 }
 
 TEST(SharedWire, IsSentOnceItsReceiveIsPosted) {

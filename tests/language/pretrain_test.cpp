@@ -17,7 +17,7 @@ namespace longhaul::language {
 namespace {
 
 using longhaul::testing::id_tensor;
-using testing::Tensors;
+using train::testing::Tensors;
 
 // One pre-norm layer of softmax attention without positions, SwiGLU, RMS norms, an untied head. The loss is a sum over labels.
 struct PlainModel {
@@ -134,7 +134,7 @@ class PretrainByHand : public ::testing::Test {
   std::vector<Step> by_hand(const recipe::LoadedRecipe& of, const data::RunData& data, Tensors weights, int64_t steps) const {
     const auto& [train, optim] = std::pair(of.recipe.train, of.recipe.optim);
     const PlainModel model{of.recipe.model.heads, of.recipe.model.head_dim, of.recipe.model.norm_eps};
-    testing::AdamwByHand adamw(optim);
+    train::testing::AdamwByHand adamw(optim);
     std::vector<Step> result;
     for (int64_t s = 1; s <= steps; ++s) {
       const data::Batch batch = this->batch(of, data, s);

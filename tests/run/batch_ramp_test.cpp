@@ -37,7 +37,7 @@ Growths grow(train::BatchRamp& ramp, int64_t first, int64_t last, int64_t batch)
   return all;
 }
 
-TEST(train::BatchRamp, DoublesBehindTwentyMeasurementsUntilItHasCaughtUp) {
+TEST(BatchRamp, DoublesBehindTwentyMeasurementsUntilItHasCaughtUp) {
   train::BatchRamp ramp({.batch_growth = 1, .batch_most = 1000});
   EXPECT_THAT(grow(ramp, 1, 200, 4), ElementsAre(Pair(20, 8), Pair(40, 16), Pair(60, 32)));
   EXPECT_THAT(ramp.grown(), ElementsAre(optim::BatchGrowth{21, 8}, optim::BatchGrowth{41, 16}, optim::BatchGrowth{61, 32}));
@@ -49,7 +49,7 @@ TEST(train::BatchRamp, DoublesBehindTwentyMeasurementsUntilItHasCaughtUp) {
   EXPECT_THAT(grow(off, 1, 200, 4), ElementsAre());
 }
 
-TEST(train::BatchRamp, GoesOnFromWhatWasSaved) {
+TEST(BatchRamp, GoesOnFromWhatWasSaved) {
   const recipe::OptimOptions options{.batch_growth = 1, .batch_most = 1000};
   train::BatchRamp whole(options), first(options), second(options);
   EXPECT_EQ(first.facts(), nlohmann::json::object()) << "nothing is known";
@@ -139,7 +139,7 @@ class NoisyRun : public ::testing::Test {
     NoisyTask task(options.recipe.recipe, samples_[name]);
     const auto optimizer = optim::make_optimizer(options.recipe.recipe.optim, task.parameters(), task.precision());
     observe::EventWriter events({.path = folder_ / name / "events.jsonl"});
-    testing::ScriptedControl control;
+    train::testing::ScriptedControl control;
     parallel::Ranks alone;
     train::Trainer* running = nullptr;
     control.stop = [&] { return until > 0 && running != nullptr && running->step() >= until ? SIGTERM : 0; };
@@ -212,13 +212,13 @@ class BatchRampRuns : public ::testing::Test {
       for (int j = 0; j < 40 + i % 7; ++j) file << "line " << j * i << " of file " << i << "\n";
     }
   }
-  struct prove::Seen {
+  struct Seen {
     std::vector<double> losses, rates, critical;
     std::vector<int64_t> tokens;
     Growths grown;
   };
   // Critical batches of a first few steps are small: the batch doubles at any.
-  prove::Seen run(const std::string& name, int64_t steps, std::vector<std::string> more = {}) const {
+  Seen run(const std::string& name, int64_t steps, std::vector<std::string> more = {}) const {
     std::vector<std::string> all = tiny_run(folder_.path());
     for (const char* own :
          {"train.dtype=fp64", "train.batch=4", "train.micro_batch=1", "train.evaluate_every=0", "train.checkpoint_every=0",
@@ -227,7 +227,7 @@ class BatchRampRuns : public ::testing::Test {
     all.push_back("train.steps=" + std::to_string(steps));
     all.insert(all.end(), more.begin(), more.end());
     run_training({.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true});
-    prove::Seen seen;
+    Seen seen;
     for (const auto& event : observe::read_events(folder_ / name / "events.jsonl")) {
       if (const auto* step = std::get_if<observe::StepReport>(&event.body)) {
         seen.losses.push_back(step->loss);
@@ -244,7 +244,7 @@ class BatchRampRuns : public ::testing::Test {
 };
 
 TEST_F(BatchRampRuns, AModelsBatchGrowsResumesToTheBitAndIsThatOfRanks) {
-  const prove::Seen whole = run("whole", 25);
+  const Seen whole = run("whole", 25);
   EXPECT_THAT(whole.grown, ElementsAre(Pair(20, 8)));
   ASSERT_EQ(whole.tokens.size(), 25u);
   EXPECT_EQ(whole.tokens[19], 20 * 4 * 33);
@@ -253,18 +253,18 @@ TEST_F(BatchRampRuns, AModelsBatchGrowsResumesToTheBitAndIsThatOfRanks) {
   EXPECT_DOUBLE_EQ(whole.rates[20], 0.01 * std::sqrt(2.0));
 
   run("resumed", 13);
-  const prove::Seen resumed = run("resumed", 25);
+  const Seen resumed = run("resumed", 25);
   EXPECT_EQ(resumed.losses, whole.losses);
   EXPECT_EQ(resumed.critical, whole.critical);
   EXPECT_EQ(resumed.grown, whole.grown);
   // What has grown stays, also where it follows no longer.
   run("off", 22);
-  const prove::Seen off = run("off", 25, {"optim.batch_growth=0"});
+  const Seen off = run("off", 25, {"optim.batch_growth=0"});
   EXPECT_EQ(off.losses, whole.losses);
   EXPECT_EQ(off.tokens, whole.tokens);
 
   for (const char* ranks : {"parallel.ranks=2", "parallel.pp=2"}) {
-    const prove::Seen both = run(ranks, 25, {ranks});
+    const Seen both = run(ranks, 25, {ranks});
     EXPECT_EQ(both.grown, whole.grown);
     EXPECT_EQ(both.tokens, whole.tokens);
     ASSERT_EQ(both.losses.size(), whole.losses.size());

@@ -22,6 +22,7 @@
 #include "observe/events/event_log.h"
 #include "plan/memory/memory_guard.h"
 #include "run/language_run.h"
+#include "run/words.h"
 #include "support/nightly.h"
 #include "tensor/cpu_allocator.h"
 
@@ -30,12 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 // Shrunk until a step takes a second; what makes the family is its own.
 const std::map<std::string, Words> kFamilies = {

@@ -8,6 +8,7 @@
 #include "recipe/load.h"
 #include "run/memory.h"
 #include "run/run.h"
+#include "run/words.h"
 #include "storage/catalog.h"
 #include "support/outside_tasks.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 using longhaul::testing::kOutsideTasks;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
 
 class OutsideTasks : public ::testing::TestWithParam<std::string> {
  protected:
@@ -81,7 +81,7 @@ TEST_P(OutsideTasks, ARunInTwoPartsIsTheRunInOne) {
 
 TEST_P(OutsideTasks, TwoRanksAreOneProcess) {
   run("one");
-  for (const char* shared : {"parallel.zero=0", "parallel.zero=1", "parallel.zero=2"}) {
+  for (const char* shared : {"parallel.zero=0", "parallel.zero=1", "parallel.zero=2", "parallel.zero=3"}) {
     const std::string name = std::string("two ") + shared;
     run(name, {"parallel.ranks=2", shared});
     ASSERT_EQ(losses(name).size(), 8u);
@@ -129,6 +129,22 @@ TEST_P(OutsideTasks, AreReportedAndGuardedByTheirOwnTensors) {
 
 INSTANTIATE_TEST_SUITE_P(Both, OutsideTasks, ::testing::Values("pictures", "retriever"), [](const auto& of) { return of.param; });
 
+// Its gradients would stay on the rank that made them, and every rank would go its own way.
+TEST(CarelessTask, LayersThatAreNotMarkedEndTheRun) {
+  const TemporaryFolder folder;
+  const recipe::LoadedRecipe recipe =
+      recipe::load_defaults({"train.task=careless", "train.sequence=1", "train.batch=4", "train.micro_batch=2", "train.steps=2",
+                             "train.dtype=fp32", "train.threads=1", "parallel.ranks=2", "parallel.zero=2", "sample.tokens=0",
+                             "train.evaluate_every=0", "observe.tensorboard=false", "observe.report=false"});
+  try {
+    run_training({.recipe = recipe, .run_folder = folder / "run", .quiet = true}, kOutsideTasks);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kInternal);
+    EXPECT_THAT(error.what(), HasSubstr("does not mark where layer 0 begins and ends"));
+  }
+}
+
 TEST(OutsideTaskNames, AnUnknownOneIsRefusedWithThoseThatAreKnown) {
   const TemporaryFolder folder;
   try {
@@ -136,7 +152,7 @@ TEST(OutsideTaskNames, AnUnknownOneIsRefusedWithThoseThatAreKnown) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
-    EXPECT_THAT(error.what(), HasSubstr("pictures, retriever"));
+    EXPECT_THAT(error.what(), HasSubstr("pictures, retriever, careless"));
   }
 }
 

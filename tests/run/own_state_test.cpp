@@ -94,7 +94,7 @@ class OwnState : public ::testing::Test {
     train::Outcome outcome;
     Tensor weights, random, mean;
   };
-  static Start start(const std::filesystem::path& folder, testing::ScriptedControl control = {}, int64_t points_of = 1) {
+  static Start start(const std::filesystem::path& folder, train::testing::ScriptedControl control = {}, int64_t points_of = 1) {
     Regression task(points_of);
     const train::TrainerOptions options{
         .recipe = recipe::load_defaults({"train.steps=9", "train.checkpoint_every=2", "train.evaluate_every=4", "optim.lr=0.1",
@@ -127,7 +127,7 @@ TEST_F(OwnState, GoesOnWithTheSameBitsWhereverTheRunIsStopped) {
     std::filesystem::create_directories(run);
     // Every process does so many steps, however often that is.
     for (int64_t starts = 0; starts < 9; ++starts) {
-      testing::ScriptedControl control;
+      train::testing::ScriptedControl control;
       const bool killed = starts % 2 == 1 && stop_after > 2;  // not before a checkpoint is due
       control.stop = [asked = int64_t{0}, stop_after, killed]() mutable {
         if (++asked <= stop_after) return 0;

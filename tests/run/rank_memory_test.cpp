@@ -20,6 +20,7 @@
 #include "comm/world.h"
 #include "observe/events/event_log.h"
 #include "run/language_run.h"
+#include "run/words.h"
 #include "support/child.h"
 #include "support/nightly.h"
 #include "tensor/cpu_allocator.h"
@@ -28,13 +29,7 @@ namespace longhaul::run {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
 constexpr const char* kWords = "LONGHAUL_TEST_RANK_MEMORY";  // the words of a rank's recipe, between commas
-
-Words operator+(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 // A rank, in a process that the tests below start.
 TEST(RankMemoryBody, Trains) {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "model/watched.h"
 #include "optim/schedule.h"
 #include "plan/memory/rank_state.h"
 #include "train/task_entry.h"
@@ -28,7 +29,7 @@ inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape
   return spec;
 }
 
-// The plan of a model that is a list of tensors. Data ranks can share it, with shares of the optimizer's state and of gradients; nothing else is offered.
+// The plan of a model that is a list of tensors. Data ranks can share it, at every stage of ZeRO; nothing else is offered.
 class OutsidePlan final : public train::ModelPlan {
  public:
   OutsidePlan(std::string name, std::vector<layout::ParameterSpec> parameters, double flops, const recipe::Recipe& recipe)
@@ -43,10 +44,10 @@ class OutsidePlan final : public train::ModelPlan {
     return {.mesh = {world, {.pp = options.pp, .cp = options.cp, .tp = options.tp, .ep = options.ep}}, .zero = options.zero};
   }
   void require_possible(const parallel::Arrangement& arrangement) const override {
-    if (arrangement.mesh.size(layout::Axis::kDp) == arrangement.mesh.world() && arrangement.zero <= 2) return;
+    if (arrangement.mesh.size(layout::Axis::kDp) == arrangement.mesh.world()) return;
     throw Error({.code = ExitCode::kUsage,
                  .what = name_ + " can be shared by data ranks alone",
-                 .expected = "tp, pp, cp and ep of 1, and parallel.zero of at most 2",
+                 .expected = "tp, pp, cp and ep of 1",
                  .found = arrangement.mesh.text(),
                  .where = "[parallel]",
                  .hint = "parallel.ranks=2"});
@@ -110,6 +111,17 @@ class OutsideTask : public train::Task {
 
   // The sum of the losses of the micro-batch that begins with this example, and how many of its examples the model has right.
   virtual std::pair<Tensor, double> judged(int64_t first) = 0;
+  // A model marks where its layers begin and end, so that shares of their values come before and their gradients leave after (model/watched.h).
+  virtual bool marks_layers() const { return true; }
+  void begin_layer() {
+    model::ParameterWatch* const watch = marks_layers() ? parameters_.watched_by() : nullptr;
+    if (watch != nullptr) watch->before_forward(-1);
+    model::begin_layer(watch, 0, {});
+  }
+  Tensor end_layer(Tensor leaving) {
+    model::end_layer(marks_layers() ? parameters_.watched_by() : nullptr, 0, {&leaving});
+    return leaving;
+  }
   Tensor weight(const std::string& name) { return parameters_.holder_of(name)->use(); }
   at::TensorOptions floats() const { return at::TensorOptions().device(parameters_.device()).dtype(precision_.compute); }
 
@@ -124,7 +136,7 @@ class OutsideTask : public train::Task {
 };
 
 // Pictures of 12 × 12 values with noise, in four classes: stripes that lie, stand, rise and fall.
-class Pictures final : public OutsideTask {
+class Pictures : public OutsideTask {
  public:
   static constexpr int64_t kSide = 12, kClasses = 4, kChannels = 6, kPooled = 3;
   static std::vector<layout::ParameterSpec> specs() {
@@ -155,9 +167,10 @@ class Pictures final : public OutsideTask {
         }
       }
     }
+    begin_layer();
     const Tensor filtered = at::conv2d(pictures.to(floats()), weight("convolution.weight").view({kChannels, 1, 3, 3}),
                                        weight("convolution.bias"), /*stride=*/1, /*padding=*/1);
-    const Tensor pooled = at::adaptive_avg_pool2d(filtered.relu(), {kPooled, kPooled}).flatten(1);
+    const Tensor pooled = end_layer(at::adaptive_avg_pool2d(filtered.relu(), {kPooled, kPooled}).flatten(1));
     const Tensor logits = at::linear(pooled, weight("classes.weight"), weight("classes.bias"));
     const Tensor loss = at::cross_entropy_loss(logits, classes, {}, at::Reduction::Sum);
     return {loss, logits.detach().argmax(1).eq(classes).sum().item<double>()};
@@ -192,13 +205,15 @@ class Retriever final : public OutsideTask {
       for (int64_t i = 0; i < kQuery * kWidth; ++i)
         query[n][i / kWidth][i % kWidth] = document[n][2 * (i / kWidth)][i % kWidth] + 0.2 * stream.normal(number++);
     }
+    begin_layer();
     const Tensor q = at::linear(queries.to(floats()), weight("queries.weight"));  // [n, query, inner]
     const Tensor k = at::linear(documents.to(floats()), weight("keys.weight"));   // [m, document, inner]
     const Tensor v = at::linear(documents.to(floats()), weight("values.weight"));
     // Every query attends to every document: [n, m, query, document].
     const Tensor seen = at::einsum("nqi,mdi->nmqd", {q, k}).div(std::sqrt(static_cast<double>(kInner))).softmax(-1);
-    const Tensor answer = at::linear(at::einsum("nmqd,mdi->nmqi", {seen, v}), weight("score.weight"));
-    const Tensor logits = at::einsum("nmqi,nqi->nm", {answer, q});
+    const Tensor found = end_layer(at::cat({at::einsum("nmqd,mdi->nmqi", {seen, v}), q.unsqueeze(1)}, 1));  // [n, m + 1, query, inner]
+    const Tensor answer = at::linear(found.narrow(1, 0, count), weight("score.weight"));
+    const Tensor logits = at::einsum("nmqi,nqi->nm", {answer, found.select(1, count)});
     const Tensor own = at::arange(count, at::kLong);
     return {at::cross_entropy_loss(logits, own, {}, at::Reduction::Sum), logits.detach().argmax(1).eq(own).sum().item<double>()};
   }
@@ -215,6 +230,16 @@ constexpr train::TaskEntry outside_entry(std::string_view name) {
           .write_beside = nullptr,
           .next_command = [](const recipe::Recipe&, const std::string& run, const std::string&) { return "checkpoint show " + run; }};
 }
-inline constexpr train::TaskEntry kOutsideTasks[] = {outside_entry<Pictures>("pictures"), outside_entry<Retriever>("retriever")};
+// A classifier that forgets to mark its layer.
+class CarelessPictures final : public Pictures {
+ public:
+  using Pictures::Pictures;
+
+ private:
+  bool marks_layers() const override { return false; }
+};
+
+inline constexpr train::TaskEntry kOutsideTasks[] = {outside_entry<Pictures>("pictures"), outside_entry<Retriever>("retriever"),
+                                                     outside_entry<CarelessPictures>("careless")};
 
 }  // namespace longhaul::testing
