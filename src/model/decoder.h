@@ -1,10 +1,12 @@
-// Decoder: a language model from its configuration: embedding, layers of (sequence mixer, channel mixer) in pre-norm or post-norm
-// (DeepNorm) or parallel wiring, final norm, head. A model family is a preset and a name map, never another decoder.
+// Decoder: a language model built from its configuration: embedding, layers of (sequence mixer, channel
+// mixer) in pre-norm, post-norm (DeepNorm) or parallel wiring, final norm, head. A model family is a preset
+// and a table of names, never another decoder class.
 //
 //   pre:   x ← αx + β Mixer(Norm(x));         x ← αx + β Channel(Norm(x))                 (α and β are 1 unless a recipe says otherwise)
 //   post:  h = Norm(x); x ← αh + β Mixer(h);  g = Norm(x); x ← αg + β Channel(g)          (docs/sources/minimax-01.md §2.1)
-// α and β may be each kind of mixer's own.
 //   parallel:  h = Norm(x); x ← x + Mixer(h) + Channel(h), gathered and summed over tensor ranks once (docs/sources/megascale.md §2.1, §3.3)
+//
+// α and β may differ between the kinds of mixers.
 #pragma once
 
 #include <memory>
@@ -30,15 +32,15 @@ struct VocabularyShare;
 class Norm;
 class ToeplitzPositions;
 
-// Of a module that predicts further ahead (Decoder::with_predictions), for each token of this context rank: the token that stands as many places
-// further as the module's number, from 1 on, and the one behind that, which it is to predict; −1: none in the document.
+// For a module that predicts further ahead (Decoder::with_predictions), for each token of this context rank: the token that stands as many places
+// later as the module's number (from 1 on), and the token after that, which the module predicts; −1: the document has none.
 struct TokensAhead {
   Tensor ids_t, labels_t;  // int64 [tokens]
 };
 
 class Decoder {
  public:
-  // Allocates parameters of zeros; initialise() or a checkpoint fills them. `place`: the rank whose share of the model this is.
+  // Allocates parameters filled with zeros; initialise() or a checkpoint fills them. `place`: the rank whose share of the model is made.
   Decoder(const recipe::ModelConfig& config, Precision precision, at::Device device = at::kCPU, Use use = Use::kTraining,
           const layout::MeshRank& place = {});
   ~Decoder();
@@ -48,20 +50,20 @@ class Decoder {
   const Precision& precision() const { return precision_; }
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
-  at::Device device() const { return parameters_.device(); }  // ids and labels must be there
+  at::Device device() const { return parameters_.device(); }  // ids and labels must be given
 
-  // The pieces, of which a pipeline stage has some: hidden states [own tokens, hidden] come in and go out. context.chunk: which of the rank's
+  // The parts of the model; a pipeline stage has some of them. Hidden states [own tokens, hidden] come in and go out. context.chunk: which of the rank's
   // stages runs.
-  bool first(const Context& context) const;  // it is the model's first
+  bool first(const Context& context) const;  // the stage is the model's first
   bool last(const Context& context) const;
   Tensor embed(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // first stage
   Tensor layers(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const DecoderRows* rows = nullptr);  // its own
   Tensor normed(const Tensor& hidden_td) const;  // last stage
 
-  // What training keeps of a layer's activations; the same numbers to the bit. kNone until it is said.
+  // Sets which activations of a layer training keeps for the backward pass; results have the same bits. The default is kNone.
   void set_recompute(recipe::Recompute recompute) { recompute_ = recompute; }
-  // What the layers save for their backward pass is offered to `offload`, which must outlive them (kernels/saved_tensors.h); null: it stays. Beside
-  // selective recomputation what is kept, beside full recomputation the layers' inputs.
+  // Tensors that the layers save for their backward pass are offered to `offload`, which must outlive them (kernels/saved_tensors.h); null: they stay in memory. With
+  // selective recomputation these are the kept tensors, with full recomputation the inputs of the layers.
   void set_offload(kernels::SavedTensors* offload) { offload_ = offload; }
 
   // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437 §2.2): module k = 1, 2, … makes of the final normed hidden states h⁰, and of what the module
@@ -71,10 +73,10 @@ class Decoder {
   // hidden states which come out. Zeros stand in for tokens that the document does not have. Last stage. `ahead`: of each module.
   Tensor with_predictions(Context& context, const Tensor& hidden_td, std::span<const TokensAhead> ahead, const layout::SequenceView& view);
 
-  // All of them (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state: continues these sequences; the
+  // Runs the whole model (one stage): ids_t int64 [tokens] → final normed hidden states. With rows of a state it continues these sequences; the
   // view's positions must continue too.
   Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);
-  DecoderState make_state() const;               // of no sequences, for this rank's layers; kUsage where the model is not causal
+  DecoderState make_state() const;               // an empty state for this rank's layers; kUsage where the model is not causal
   Tensor logits(const Tensor& hidden_td) const;  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
   // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses are not in the number, but its backward
   // pass runs theirs (Context::join_auxiliary_loss). The view may be left out where there is one rank.
@@ -87,10 +89,11 @@ class Decoder {
   struct Prediction;
   Layer make_layer(const std::string& prefix, int64_t layer);
   Tensor head_input(const Tensor& hidden_td) const;
-  Tensor read(Context& context, const Norm& norm, Stream& stream) const;  // joins, and leaves the residual of the next join
+  Tensor read(Context& context, const Norm& norm,
+              Stream& stream) const;  // adds the branch to the residual, and leaves the residual of the next addition
   void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const;
   void run_blocks(Context& context, Layer& layer, const Tensor& normed_td, Stream& stream, const layout::SequenceView& view,
-                  const MixerRows* state) const;  // behind the layer's first norm
+                  const MixerRows* state) const;  // after the layer's first norm
   void run_layers(Context& context, Stream& stream, const layout::SequenceView& view, const DecoderRows* rows);
   void run_layers_twice(Context& context, Stream& stream, const layout::SequenceView& view);
   VocabularyShare share_of(Parameter& table) const;
@@ -99,7 +102,7 @@ class Decoder {
   recipe::ModelConfig config_;
   Precision precision_;
   ParameterSet parameters_;
-  Parameter* embedding_ = nullptr;  // null: of another stage
+  Parameter* embedding_ = nullptr;  // null: it belongs to another stage
   Parameter* position_ = nullptr;
   std::unique_ptr<ToeplitzPositions> toeplitz_;  // first stage of a model that has it
   int64_t tensor_ranks_;

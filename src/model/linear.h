@@ -1,5 +1,6 @@
-// Linear: one matrix product for one or several logical weights of the same input (query, key and value; gate and up). Its
-// gradient goes straight into the parameters' main gradients (kernels/linear), and the weight is kept packed as well.
+// Linear: one matrix product for one or several logical weights with the same input (query, key and value;
+// gate and up). Its gradient is added directly to the main gradients of the parameters (kernels/linear), and
+// a packed copy of the weight is kept as well.
 #pragma once
 
 #include <string>
@@ -16,11 +17,11 @@ class Linear {
   // prefix "layers.3.mixer", storage "qkv", outputs {"query", "key", "value"}: holds prefix.query.weight, … (and .bias).
   Linear(ParameterSet& parameters, const std::string& prefix, const std::string& storage, const std::vector<std::string>& outputs,
          bool bias);
-  Tensor forward(const Tensor& x_ti) const;  // [tokens, in] → [tokens, Σ out of this rank]
-  kernels::LinearWeights weights() const;    // for an operator that has the product inside: of outputs that lie on the same ranks
-  // Where the tensor ranks have a share of `in` each, what they have to sum: products without the bias, which is added once.
+  Tensor forward(const Tensor& x_ti) const;  // [tokens, in] → [tokens, sum of this rank's outputs]
+  kernels::LinearWeights weights() const;    // for an operator that contains the product: for outputs that lie on the same ranks
+  // Where each tensor rank has a share of `in`, the partial results that they must sum: products without the bias, which is added once.
   Summand summand(const Context& context, const Tensor& x_ti) const;
-  // The same with an operator that has the product inside, of the block's input.
+  // The same with an operator that contains the product, applied to the block's input.
   Summand summand(const Context& context,
                   const std::function<Tensor(const Tensor& rows_td, const kernels::LinearWeights& own)>& product) const;
 

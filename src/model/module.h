@@ -1,7 +1,8 @@
-// Module: a named part of a model. The two kinds a decoder layer is made of are interfaces: a SequenceMixer moves information between
-// tokens, a ChannelMixer works on each token alone. All map [own tokens, hidden] → [own tokens, hidden] (SequenceView: in one process all
-// tokens are its own); a batch is a packing. Several that read the same input may share what the tensor ranks gather and sum: so each makes a
-// summand, and summed() over all of them is their result.
+// Module: a named part of a model. The two kinds of which a decoder layer is made are interfaces: a
+// SequenceMixer moves information between tokens, a ChannelMixer works on each token by itself. All of them
+// map [own tokens, hidden] → [own tokens, hidden] (SequenceView; in one process all tokens are its own), and
+// a batch is a packing of documents. Several modules with the same input may share what the tensor ranks
+// gather and sum: each of them makes a summand, and summed() over all summands is their result.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@
 
 namespace longhaul::model {
 
-// Where a block stands: what it is called by ("layers.3.mixer"; of a channel mixer what comes before its names, "layers.3"), and the layer that
-// options of layers are read for.
+// The place of a block: the prefix of its names ("layers.3.mixer", or "layers.3" for a channel mixer), and the layer for which
+// options of layers are read.
 struct BlockPlace {
   int64_t layer = 0;
   std::string name;
@@ -35,7 +36,7 @@ class Module {
 class SequenceMixer : public Module {
  public:
   using Module::Module;
-  // state: null when training; else read and advanced: each document of the layout continues a row of it.
+  // state: null in training; otherwise it is read and advanced, and each document of the layout continues one of its rows.
   virtual Summand summand(Context& context, BlockInput& input, const layout::SequenceView& view, const MixerRows* state) = 0;
   Tensor forward(Context& context, const Tensor& hidden_td, const layout::SequenceView& view, const MixerRows* state) {
     BlockInput input{hidden_td};

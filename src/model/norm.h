@@ -1,5 +1,6 @@
-// Norm: RMSNorm with or without weights, or LayerNorm with or without bias, over the hidden axis, alone or together with the residual join before it
-// (kernels/norm). Statistics and weights in fp32 (fp64 in fp64 models).
+// Norm: RMSNorm with or without weights, or LayerNorm with or without bias, over the hidden axis, by itself
+// or together with the residual addition before it (kernels/norm). Statistics and weights are fp32 (fp64 in
+// fp64 models).
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@ namespace longhaul::model {
 class Norm {
  public:
   Norm(ParameterSet& parameters, const std::string& prefix,
-       const recipe::ModelConfig& config);  // holds prefix.weight and .bias, where they are
+       const recipe::ModelConfig& config);  // holds prefix.weight and prefix.bias where the kind of norm has them
   Tensor forward(const Tensor& x_td) const;
   kernels::JoinedNorm forward_joined(const Tensor& x_td, const Tensor& branch_td, double alpha, double beta) const;  // of α x + β branch
 

@@ -1,8 +1,10 @@
-// ParallelOps: everything in a model that may cross ranks, forward and, through autograd, backward. Blocks call these and nothing else that
-// communicates, so a model is written once, plainly; LocalOps is the single process, parallel/ implements the rest.
+// ParallelOps: every operation of a model that may cross ranks, forward and, through autograd, backward.
+// Blocks communicate through these functions only, so a model is written once, without communication;
+// LocalOps implements them for a single process, and src/parallel for several ranks.
 //
-// Tensors are this rank's. Between mixers hidden states are those of its own tokens [own tokens, hidden], inside a mixer those of all tokens of
-// its context rank [tokens, …], with its share of the heads or of the inner channels (layout/sequence_view.h).
+// All tensors are this rank's. Between mixers, hidden states are those of its own tokens [own tokens,
+// hidden]; inside a mixer they are those of all tokens of its context rank [tokens, …], with this rank's
+// share of the heads or of the inner channels (layout/sequence_view.h).
 #pragma once
 
 #include <functional>
@@ -31,34 +33,34 @@ struct DeltaRuleInputs;
 
 namespace longhaul::model {
 
-// The experts that tokens go to, and what each of them counts there.
+// The experts to which tokens go, and the weight of each choice.
 struct ExpertChoices {
   Tensor choice_tk;  // int64; −1: dropped
   Tensor weight_tk;  // as in kernels::Routing; differentiable
   int64_t experts = 0;
-  bool every = true;  // none was dropped
-  // Of experts with a capacity, what no rank exceeds, known to all of them from the layout: rows for one expert, tokens. 0: not known.
+  bool every = true;  // true: no choice was dropped
+  // For experts with a capacity: bounds that no rank exceeds, known to all ranks from the layout: rows for one expert, and tokens. 0: unknown.
   int64_t most_rows = 0, most_tokens = 0;
 };
-// What this rank's experts make of rows sorted by expert: → rows, of which each rank that shares the experts' tensors has a partial sum.
-// The gradients of weights wait in `later`; null: they come at once.
+// The results of this rank's experts for rows sorted by expert; where ranks share the tensors of experts, each returns a partial sum.
+// Weight gradients are postponed in `later`; null: they are computed at once.
 using ExpertProduct = std::function<Tensor(const Tensor& rows_rd, const std::vector<int64_t>& rows_per_expert,
                                            const std::shared_ptr<kernels::Postponed>& later)>;
 
-// What a block reads: normed hidden states of this rank's own tokens, and, once a product asks for them, those of its tensor ranks together:
-// gathered once, however many ask.
+// The input of a block: normed hidden states of this rank's own tokens and, once a product needs them, those of all its tensor ranks,
+// gathered once for all products.
 struct BlockInput {
   Tensor own_td;
-  struct Part {  // of the gathered tokens; its rows are some of every rank's. ParallelOps makes parts and knows which rows they are.
+  struct Part {  // a part of the gathered tokens, with some rows of every rank. ParallelOps makes the parts and knows their rows.
     std::function<Tensor()> arrived;
     Tensor rows_td;
   };
   std::vector<Part> parts{};
 };
-// Matrices each row of which depends on its own row alone of what is given, so that they may be made of some rows before others are there.
+// Functions that compute matrices row by row, so that some rows can be computed before others arrive.
 using RowFunction = std::function<std::vector<Tensor>(const Tensor& rows_td)>;
-// What a block gives to the residual stream. Where tensor ranks share its last matrix it is the sum of their products, of x or of the gathered
-// tokens of the block's input, plus a bias that is added once; or it is there already.
+// The contribution of a block to the residual stream. Where tensor ranks share its last matrix, it is the sum of their products, of x or of the gathered
+// tokens of the block's input, plus a bias that is added once; otherwise it is given as a tensor.
 struct Summand {
   std::function<Tensor(const Tensor& rows_ti)> product{};
   Tensor x_ti{};  // undefined: the block's input
@@ -72,7 +74,7 @@ struct VocabularyShare {
   int64_t first_row = 0;
 };
 
-// Statistics of sequences, of all replicas in the order of the batch, and where this replica's begin.
+// Statistics of the sequences of all replicas in the order of the batch, and the index at which this replica's begin.
 struct OfReplicas {
   Tensor all;
   int64_t first = 0;
@@ -83,54 +85,54 @@ class ParallelOps {
   virtual ~ParallelOps() = default;
 
   virtual int64_t tensor_ranks() const = 0;
-  // What `products` makes of the tokens of the tensor ranks together, [tokens, …] each; gradients of these tokens are summed.
+  // The results of `products` for the tokens of all tensor ranks together, [tokens, …] each; the gradients of these tokens are summed.
   virtual std::vector<Tensor> of_gathered(BlockInput& input, const RowFunction& products, const layout::SequenceView& view) = 0;
-  // The sum of all summands and, of each that is a product, over the tensor ranks: [own tokens, hidden].
+  // The sum of all summands; a summand that is a product is also summed over the tensor ranks. [own tokens, hidden].
   virtual Tensor summed(BlockInput& input, const std::vector<Summand>& summands, const layout::SequenceView& view) = 0;
 
-  // → o [tokens, heads, channels]. `states`: of the sequences that a decoding pass continues, which it changes; undefined: all begin at 0.
+  // Returns o [tokens, heads, channels]. `states`: those of the sequences that a decoding pass continues, which it updates; undefined: all start at 0.
   virtual Tensor linear_recurrence(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const Tensor& log_decay,
                                    const kernels::RecurrenceStates& states, const layout::SequenceView& view,
                                    const kernels::LinearRecurrenceOptions& options) = 0;
-  // → o; its inputs without initial states and offsets. `states` as above.
+  // Returns o. The inputs have no initial states and offsets. `states` as above.
   virtual Tensor delta_rule(const kernels::DeltaRuleInputs& in, const kernels::RecurrenceStates& states,
                             const layout::SequenceView& view) = 0;
-  // Of this rank's channels. `states` as above.
+  // For this rank's channels. `states` as above.
   virtual Tensor short_convolution(const Tensor& x_tc, const Tensor& weight_cw, const Tensor& bias_c,
                                    const kernels::ConvolutionStates& states, const layout::SequenceView& view,
                                    const kernels::ShortConvolutionOptions& options) = 0;
-  // Scans of this rank's channels (kernels/scan/op.h). `states` as above.
+  // Scans over this rank's channels (kernels/scan/op.h). `states` as above.
   virtual Tensor decayed_sum(const Tensor& a_tc, const Tensor& u_tc, const kernels::ScanStates& states,
                              const layout::SequenceView& view) = 0;
   virtual kernels::CumulativeSoftmax cumulative_softmax(const Tensor& x_tc, const kernels::ScanStates& states,
                                                         const layout::SequenceView& view) = 0;
-  // Of this rank's channels (kernels/toeplitz/op.h). `states` as above.
+  // The Toeplitz operator for this rank's channels (kernels/toeplitz/op.h). `states` as above.
   virtual Tensor toeplitz(const Tensor& x_tc, const Tensor& coefficient_ce, const Tensor& log_decay_e,
                           const kernels::ToeplitzStates& states, const layout::SequenceView& view) = 0;
-  // Without an order, over whole documents (kernels/bidirectional/op.h), of this rank's channels and heads.
+  // Bidirectional operators over whole documents (kernels/bidirectional/op.h), for this rank's channels and heads.
   virtual Tensor segment_softmax(const Tensor& x_tc, const layout::SequenceView& view) = 0;
   virtual Tensor bidirectional_attention(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv,
                                          const layout::SequenceView& view) = 0;
   virtual Tensor attention(const Tensor& q_thd, const Tensor& k_thd, const Tensor& v_thd, const layout::SequenceView& view,
                            const kernels::AttentionOptions& options) = 0;
-  // Decoding: the newest tokens of these sequences, whose keys and values the cache holds already.
+  // Decoding attention for the newest tokens of these sequences, whose keys and values are already in the cache.
   virtual Tensor attention_cached(const Tensor& q_thd, const layout::SequenceView& view, const kernels::KeyValueCache& cache,
                                   std::span<const int64_t> rows, const kernels::AttentionOptions& options) = 0;
-  // RMSNorm, times sigmoid(gate) where there is a gate, over channels that are cut over the tensor ranks: the mean of squares, and one
-  // scalar a token in backward, are summed.
+  // RMSNorm, multiplied by sigmoid(gate) where there is a gate, over channels that are cut over the tensor ranks: the mean of squares and, in the
+  // backward pass, one scalar for each token are summed over these ranks.
   virtual Tensor rms_norm(const Tensor& x_tc, const Tensor& gate_tc, const Tensor& weight_c, double eps) = 0;
   virtual Tensor layer_norm(const Tensor& x_tc, const Tensor& weight_c, double eps) = 0;  // likewise
 
-  // Rows of the vocabulary are dealt out over the tensor ranks. ids_t int64 [tokens] → [own tokens, hidden]; `positions`: the table of
+  // The embedding; rows of the vocabulary are dealt out over the tensor ranks. ids_t int64 [tokens] → [own tokens, hidden]; `positions`: the table of
   // learned positions, whole on every rank, or null.
   virtual Tensor embed(const Tensor& ids_t, const VocabularyShare& table, const kernels::EmbeddingTable* positions,
                        const layout::SequenceView& view) = 0;
-  // Scalar: Σ of the loss over this context rank's labelled tokens (labels_t int64 [tokens]), the same on all its tensor ranks.
+  // The loss summed over this context rank's labelled tokens (labels_t int64 [tokens]), a scalar that is the same on all its tensor ranks.
   virtual Tensor loss(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) = 0;
 
-  // Every token goes to its experts, wherever they are, and what they make of it comes back: Σ_k weight · product. [own tokens, hidden]
+  // Sends every token to its experts, on whatever rank they are, and returns the weighted sum of their results: Σ_k weight · product. [own tokens, hidden]
   virtual Tensor experts(const Tensor& hidden_td, const ExpertChoices& choices, const ExpertProduct& product) = 0;
-  // Σ over the ranks that share a sequence, of a statistic of its tokens. No gradient.
+  // The sum of a statistic of a sequence's tokens over the ranks that share the sequence. No gradient.
   virtual Tensor sum_statistics(const Tensor& x) = 0;
   // x [sequences, …] of this replica's, of which all have as many → [replicas · sequences, …]. No gradient.
   virtual OfReplicas of_replicas(const Tensor& x) = 0;

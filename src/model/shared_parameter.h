@@ -1,4 +1,5 @@
-// A tensor that layers share: the first layer that asks makes it, and its gradient is the sum of theirs.
+// A tensor that several layers share: the first layer that asks creates it, and its gradient is the sum of
+// their gradients.
 #pragma once
 
 #include <string>

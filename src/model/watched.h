@@ -1,6 +1,7 @@
-// What happens around a layer for whoever watches its parameters (ParameterWatch): told at once in the forward pass; in the backward pass by the
-// tensors on the layer's way in and out, which autograd meets before and behind everything of the layer. A layer that is recomputed is so
-// between the two.
+// Marks where a layer begins and ends, for a ParameterWatch. In the forward pass the watch is called
+// immediately. In the backward pass it is called when autograd reaches the tensors that enter and leave the
+// layer, which is before and after everything inside the layer. The recomputation of a layer happens between
+// the two marks.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +10,7 @@
 
 namespace longhaul::model {
 
-// `entering`, `leaving`: all that leads gradients out of the layer and into it; undefined ones and none are passed over.
+// `entering` and `leaving`: all tensors through which gradients leave and enter the layer. Undefined tensors and empty lists are allowed.
 void begin_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> entering);
 void end_layer(ParameterWatch* watch, int64_t layer, std::initializer_list<Tensor*> leaving);
 

@@ -1,17 +1,21 @@
-// Routes: which experts the routers of a model sent the tokens of a pass to. Recorded in one pass, they are replayed in another: so reinforcement
-// learning judges a text with the experts that wrote it, where a router that has moved, or rounds otherwise, would take others (docs/sources/moe-parallel-folding.md §4.2;
-// Megatron-LM's router replay; arXiv 2510.11370).
+// Routes: the experts to which the routers of a model sent the tokens of a pass. Routes that were recorded in
+// one pass can be replayed in another. Reinforcement learning thereby judges a text with the experts that
+// wrote it, where a router that has changed, or rounds differently, would choose others
+// (docs/sources/moe-parallel-folding.md §4.2; Megatron-LM's router replay; arXiv 2510.11370).
 //
 //   context.recorded_routes = std::make_shared<Routes>();        // filled by the pass
-//   context.replayed_routes = routes;                            // what a pass uses in place of every choice
+//   context.replayed_routes = routes;                            // used by the pass instead of every choice
 //
-// Replayed, a choice is what it says, whatever model.router_choice, a bias or groups would have chosen; what else there is of a router stays: jitter of its input,
-// scores, their normalisation and scale, which make the weights of the model at hand from these experts, and gradients through those. Balance losses, statistics and what
-// moves a router's bias count the replayed choices; the thresholds of a choice by quantile stay as they are. A capacity (expert_capacity.h) is applied behind it in
-// training as ever, and recorded is what was chosen before anything is dropped.
+// Replay overrides the choice, whatever model.router_choice, a bias or groups would have chosen. The rest of
+// the router stays: jitter of its input, scores, their normalisation and scale, which compute the weights of
+// these experts with the present model, and the gradients through them. Balance losses, statistics and
+// updates of a router's bias count the replayed choices; the thresholds of a choice by quantile stay
+// unchanged. In training, a capacity (expert_capacity.h) is applied after the replay as usual, and recording
+// happens before anything is dropped.
 //
-// A pass has a context of its own (context.h), so each micro-batch has its routes. Among ranks each records and replays the rows of its own tokens, in the order of
-// its hidden states (layout/sequence_view.h), of the layers that it has; nobody tells anybody.
+// Each pass has its own context (context.h), so each micro-batch has its own routes. Each rank records and
+// replays the rows of its own tokens, in the order of its hidden states (layout/sequence_view.h), for the
+// layers that it has; nothing is exchanged.
 #pragma once
 
 #include <map>
