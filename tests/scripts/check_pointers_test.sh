@@ -10,7 +10,7 @@ plant_clean_tree() {
   printf '# A page\n## 5. Five\n### 5.2 Five two\n1. item\n## 6. Six\n- (6.3) item\n### A1. Part\n' >"$tree/docs/sources/facts.md"
   printf '# Mesh\nSee [facts](../sources/facts.md) and `sources/facts.md` §5.\n' >"$tree/docs/design/mesh.md"
   printf '// A mesh (docs/sources/facts.md §5.2, §6, A1; mesh.md). https://example.org/other.md is not ours.\n' >"$tree/src/base/mesh.h"
-  printf '# Guide\n## How it `works`, mostly\n[mesh](design/mesh.md), [facts](sources/facts.md#52-five-two), [here](#how-it-works-mostly),\n' \
+  printf '# Guide\n## How a re-run `works`, mostly\n[mesh](design/mesh.md), [facts](sources/facts.md#52-five-two), [here](#how-a-re-run-works-mostly),\n' \
     >"$tree/docs/guide.md"
   printf '[web](https://example.org/x), `src/base/mesh`, `base/more.h`, `src/base/{mesh,more}.h`, `mesh.h`, `src/base/<name>.h`,\n' \
     >>"$tree/docs/guide.md"
