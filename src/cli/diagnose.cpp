@@ -269,7 +269,7 @@ void add_diagnose(Command& program) {
   command.option("--ranks", arguments->ranks, "processes of this machine that diagnose each other as nodes would").at_least(1).at_most(64);
   command.option("--check", arguments->only, "only these: " + fmt::format("{}", fmt::join(names, ", "))).one_of(names);
   command.option("--folder", arguments->folder, "whose disk is measured").default_shown();
-  command.option("--limit", arguments->limits, "NAME=VALUE: another limit than the usual one; docs/operations.md lists them");
+  command.option("--limit", arguments->limits, "NAME=VALUE: another limit than the usual one; docs/guides/operations.md lists them");
   command.flag("--deep", arguments->deep, "more memory and more patience: what is looked at when a run stands still");
   command.option("--suite", arguments->suite, "stop_time is --deep: as the driver of a run asks for it")
       .one_of({"preflight", "stop_time"})

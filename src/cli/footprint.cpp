@@ -176,7 +176,7 @@ void add_plan_footprint(Command& group) {
   command.option("--duty", arguments->duty, "share of its life in which a device works").default_shown();
   command.option("--overhead", arguments->overhead, "time lost beside useful steps, as a share of them").default_shown();
   command.option("--start-hour", arguments->start_hour, "with --carbon-hours: hour of the day, UTC (default: the best one)");
-  command.option("--inventory", arguments->inventory, "a CSV file of what a device is made of (docs/footprint.md)");
+  command.option("--inventory", arguments->inventory, "a CSV file of what a device is made of (docs/guides/footprint.md)");
   arguments->place.declare(command);
   arguments->output.declare(command);
   command.on_run([arguments] { return run_plan_footprint(*arguments); });

@@ -44,7 +44,7 @@ std::string troubleshooting_of(ExitCode code) {
         return "";
     }
   }();
-  return part.empty() ? "" : fmt::format("docs/troubleshooting.md#{}", part);
+  return part.empty() ? "" : fmt::format("docs/guides/troubleshooting.md#{}", part);
 }
 
 }  // namespace longhaul::cli

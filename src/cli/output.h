@@ -16,7 +16,7 @@ void print_json(const nlohmann::ordered_json& json);  // one line; bytes that ar
 // An error that ends the program, on standard error and to the engine that started it.
 void report(const Error& error);
 
-// The page, and the part of it, that helps with errors of this kind: "docs/troubleshooting.md#data". Empty: none does.
+// The page, and the part of it, that helps with errors of this kind: "docs/guides/troubleshooting.md#data". Empty: none does.
 std::string troubleshooting_of(ExitCode code);
 
 }  // namespace longhaul::cli

@@ -68,7 +68,7 @@ plan::PlanReport report_of(const PlanArguments& a) {
 void declare_plan(Command& command, PlanArguments& a) {
   command.option("RECIPE", a.recipe, "a recipe file (TOML)");
   command.overrides(a.overrides);
-  command.option("--cluster", a.cluster, "an accelerator's name, a TOML file (docs/plan.md), or local: this machine as measured")
+  command.option("--cluster", a.cluster, "an accelerator's name, a TOML file (docs/guides/plan.md), or local: this machine as measured")
       .default_shown();
   command.option("--gpus", a.gpus, "devices (default: the cluster's)").at_least(1);
   command.option("--tokens", a.tokens, "of the whole training (default: the recipe's)").at_least(0);

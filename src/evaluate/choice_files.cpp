@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr JsonRules kRules{.what = "unusable question", .hint = "docs/evaluate.md lists the formats; --format names one"};
+constexpr JsonRules kRules{.what = "unusable question", .hint = "docs/guides/evaluate.md lists the formats; --format names one"};
 
 std::string trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\n\v\f\r"), end = text.find_last_not_of(" \t\n\v\f\r");
@@ -193,7 +193,7 @@ std::string format_by_fields(const fs::path& file) {
                .expected = fmt::format("the fields of one of {}", fmt::join(choice_formats(), ", ")),
                .found = "others",
                .where = line.where,
-               .hint = "docs/evaluate.md lists the fields; --format says which of two formats it is"});
+               .hint = "docs/guides/evaluate.md lists the fields; --format says which of two formats it is"});
 }
 
 std::vector<ChoiceItem> read_choices(const fs::path& file, const std::string& format, int64_t limit) {

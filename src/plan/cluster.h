@@ -17,7 +17,7 @@
 
 namespace longhaul::plan {
 
-// What kernels reach of the data sheet; products, memory and layer_s trade off against each other and are no measurements of their own (docs/plan.md).
+// What kernels reach of the data sheet; products, memory and layer_s trade off against each other and are no measurements of their own (docs/guides/plan.md).
 struct Efficiency {
   double products = 0.76;   // of the peak, in matrix products
   double memory = 0.6;      // of the memory's rate, in elementwise operators

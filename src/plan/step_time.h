@@ -1,6 +1,6 @@
 // How long a step takes under a layout, by part: closed formulas, a microsecond each. Layers: products, attention, recurrences, elementwise
 // operators, exchanges of tensor, context and expert ranks; then the pipeline's messages and its bubble, the reduction of gradients, the update.
-// docs/plan.md has the formulas and what they leave out. Seconds.
+// docs/guides/plan.md has the formulas and what they leave out. Seconds.
 #pragma once
 
 #include <string>

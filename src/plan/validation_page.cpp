@@ -125,7 +125,7 @@ std::string validation_page() {
   page.facts = {{"held out", "no constant was set with these rows; what papers do not say is assumed once for a family"},
                 {"held out, in sight",
                  "a reading or the form of a formula was chosen with these rows' errors in sight (plan validate --json says which)"},
-                {"method and limits", "docs/plan.md"}};
+                {"method and limits", "docs/guides/plan.md"}};
   return page.html();
 }
 

@@ -19,10 +19,10 @@ constexpr Section kSections[] = {
     {"model", "The model's shape"},
     {"data", "Text, tokenizer, held-out part"},
     {"train", "The loop"},
-    {"recall", "Sequences of random tokens that `train.task = \"recall\"` learns ([evaluate](../evaluate.md))"},
+    {"recall", "Sequences of random tokens that `train.task = \"recall\"` learns ([evaluate](../guides/evaluate.md))"},
     {"optim", "Optimizer and learning rate"},
     {"sample", "The completion printed at the end"},
-    {"parallel", "Ranks that train together, and how they share a replica of the model ([several ranks](../concepts/several-ranks.md))"},
+    {"parallel", "Ranks that train together, and how they share a replica of the model ([several ranks](../guides/several-ranks.md))"},
     {"observe", "What a run writes besides events.jsonl"},
     {"guard", "Loss spikes and silent corruption ([numeric guards](../design/numeric-guards.md))"},
 };

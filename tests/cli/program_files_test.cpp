@@ -187,7 +187,7 @@ TEST_F(ProgramFiles, CheckpointsAreListedVerifiedComparedAndPruned) {
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4) << table;  // folder, headings, two checkpoints
   expect_error(run({"checkpoint", "list", path("nowhere")}), 66, "nowhere");
   EXPECT_THAT(run({"checkpoint", "list", path("nowhere")}).errors,
-              ::testing::EndsWith("  read      docs/troubleshooting.md#checkpoints\n"));
+              ::testing::EndsWith("  read      docs/guides/troubleshooting.md#checkpoints\n"));
 }
 
 TEST_F(ProgramFiles, CompareNamesTheFirstStepAndTensor) {

@@ -288,13 +288,13 @@ TEST_F(Program, OuterLoopsAreMeasuredOnProcesses) {
   EXPECT_GT(row["exchange_s"].get<double>(), 0);
 }
 
-// Errors name the part of docs/troubleshooting.md that helps; it is there, under the anchor that GitHub makes of its heading.
+// Errors name the part of docs/guides/troubleshooting.md that helps; it is there, under the anchor that GitHub makes of its heading.
 TEST(Troubleshooting, EveryErrorThatNamesAPartOfThePageNamesOneThatIsThere) {
-  std::ifstream page(source_folder() + "/docs/troubleshooting.md");
+  std::ifstream page(source_folder() + "/docs/guides/troubleshooting.md");
   std::vector<std::string> anchors;
   for (std::string line; std::getline(page, line);) {
     if (!line.starts_with("##")) continue;
-    std::string anchor = "docs/troubleshooting.md#";
+    std::string anchor = "docs/guides/troubleshooting.md#";
     for (const char c : line.substr(line.find(' ') + 1)) {
       if (std::isalnum(static_cast<unsigned char>(c)) != 0) anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       if (c == ' ' || c == '-') anchor += '-';

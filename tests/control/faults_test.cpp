@@ -289,7 +289,7 @@ TEST(FaultTable, WhatEndsAJobIsTheSameEverywhere) {
   EXPECT_EQ(numbers_in(part_of("deploy/slurm.sh", "\n *([0-9 |]+)\\) if \\[\\[ \\$bad == ")), futile);
   EXPECT_EQ(numbers_in(part_of("deploy/jobset.yaml", "onExitCodes:[^\\[]*values: \\[([0-9, ]+)\\]")), futile);
   part_of("deploy/pytorchjob.yaml", "\n +restartPolicy: OnFailure\n");  // ExitCode would end it with 69
-  const std::string page = "docs/reference/exit-codes.md", guide = "docs/operations.md";
+  const std::string page = "docs/reference/exit-codes.md", guide = "docs/guides/operations.md";
   EXPECT_EQ(codes_of_rows(page, 3, [](const std::string& cell) { return cell == "fails again" || cell == "no"; }), futile);
   EXPECT_EQ(codes_of_rows(guide, 2, is("ends")), futile) << "Slurm";
   EXPECT_EQ(codes_of_rows(guide, 3, is("FailJob")), futile) << "Kubernetes";

@@ -244,7 +244,7 @@ TEST(Survey, LongBadLinesAreLeftOutToo) {
   }
 }
 
-// Who splits the texts outside gets the same split by the rule that docs/concepts/data-order.md says.
+// Who splits the texts outside gets the same split by the rule that docs/guides/data-order.md says.
 TEST(Survey, HeldOutIsWhatTheDocumentedHashSays) {
   TemporaryFolder folder;
   std::set<std::string> expected;

@@ -97,7 +97,7 @@ TEST(Alerts, OfRunsWithoutADriver) {
 // The rules of deploy/ and those here have the same names, and the guide tells what to do about each.
 TEST(Alerts, AreTheSameEverywhere) {
   const std::string rules = read_text(source_folder() + "/deploy/prometheus/longhaul-alerts.yml"),
-                    guide = read_text(source_folder() + "/docs/watch.md");
+                    guide = read_text(source_folder() + "/docs/guides/watch.md");
   EXPECT_EQ(testing::count_of(rules, "- alert:"), alert_rules().size());
   for (const AlertRule& rule : alert_rules()) {
     EXPECT_THAT(rules, HasSubstr("alert: " + std::string(rule.name) + "\n"));

@@ -126,7 +126,7 @@ TEST_F(RunMetrics, KeepTheRulesOfTheFormat) {
 }
 
 TEST_F(RunMetrics, EveryOneIsInTheGuideAndTheDashboardHasNoOthers) {
-  const std::string guide = read_text(source_folder() + "/docs/watch.md");
+  const std::string guide = read_text(source_folder() + "/docs/guides/watch.md");
   std::set<std::string> names = sample_names(text());
   for (const std::string& name : names) {
     const std::string family = std::regex_replace(name, std::regex("_(bucket|count|sum)$"), "");

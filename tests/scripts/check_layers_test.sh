@@ -5,7 +5,7 @@ source "$(dirname "$0")/planted_tree.sh"
 
 plant_clean_tree() {
   rm -rf "${tree:?}"/*
-  mkdir -p "$tree"/docs/design "$tree"/src/{base,recipe,tensor,train}
+  mkdir -p "$tree"/docs/design "$tree"/src/{base/threads,recipe,tensor,train}
   cp "$source_root/docs/design/folders.md" "$tree/docs/design/"
   printf '#include <unistd.h>\n#include <thread>\nstd::thread worker;\n' >"$tree/src/base/threads/worker.cpp"
   printf '#include "base/error.h"\n#include <vector>\n// a std::thread would be wrong here\n' >"$tree/src/recipe/load.cpp"
@@ -25,7 +25,7 @@ expect() {
 
 expect_silence check-layers
 expect 'include from below' 'src/train stands below' src/recipe/load.cpp '#include "train/step.h"'
-expect 'include without folder' 'write "recipe/options/value.h"' src/recipe/load.cpp '#include "value.h"'
+expect 'include without folder' 'write "recipe/value.h"' src/recipe/load.cpp '#include "value.h"'
 expect 'include of nothing' 'no src/nowhere' src/recipe/load.cpp '#  include "nowhere/x.h"'
 expect 'link from below' 'links longhaul_tensor' src/recipe/CMakeLists.txt 'target_link_libraries(x longhaul_tensor)'
 expect 'LibTorch on the ground floor' 'includes LibTorch' src/recipe/load.cpp '#include <ATen/ATen.h>'

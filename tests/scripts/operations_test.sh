@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# docs/operations.md tells of everything that may meet whoever operates runs: each exit code, check, limit, class of incidents, metric and shipped alert.
+# docs/guides/operations.md tells of everything that may meet whoever operates runs: each exit code, check, limit, class of incidents, metric and shipped alert.
 #   operations_test.sh SOURCE_ROOT
 set -euo pipefail
-root=$1 page=$1/docs/operations.md missing=0
+root=$1 page=$1/docs/guides/operations.md missing=0
 
 require() {  # require WHAT TEXT: TEXT stands in the page
-  grep -qF -- "$2" "$page" || { echo "docs/operations.md does not tell of $1: '$2'"; missing=1; }
+  grep -qF -- "$2" "$page" || { echo "docs/guides/operations.md does not tell of $1: '$2'"; missing=1; }
 }
 
 codes=$(sed -n '/^enum class ExitCode/,/^};/s/.*= \([0-9]*\),.*/\1/p' "$root/src/base/error.h")

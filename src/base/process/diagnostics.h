@@ -1,7 +1,7 @@
 // What a running process is doing, written on request (SIGUSR2) while it goes on: the stack of every thread and what it waits for in
 // the kernel, then the process's memory, status and I/O counters (docs/sources/reliability.md §5.8, §5.11).
 //
-//   kill -USR2 PID           # docs/troubleshooting.md#it-hangs says how to read the result
+//   kill -USR2 PID           # docs/guides/troubleshooting.md#it-hangs says how to read the result
 //
 // Everything is done inside signal handlers without memory allocation or locks, so it works on a process that hangs, whatever it holds.
 // A process that crashes (SIGSEGV and its like) leaves the stack of the thread that did in the area, before it ends as it would without: two

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kWorkers = 4, kRound = 12;  // steps of a round, but in the part that changes it
 
-// Four rates, each twice the one before. Where rates are from: docs/concepts/optimizers.md beside AdamW's, which such models like at some thousandths.
+// Four rates, each twice the one before. Where rates are from: docs/guides/optimizers.md beside AdamW's, which such models like at some thousandths.
 std::vector<double> grid_from(double first) { return {first, 2 * first, 4 * first, 8 * first}; }
 
 const Overrides kAdamw = {"optim.name=adamw", "optim.beta2=0.95", "optim.weight_decay=0.1"};

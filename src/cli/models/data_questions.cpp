@@ -58,7 +58,7 @@ void add_data_questions(Command& group) {
                                   "data questions keys --tokens 1024 --tokenizer runs/first-run/tokenizer.json --out keys.jsonl"},
                                  {"conversations; `evaluate --task needle --kind rounds` asks others (seed 0)",
                                   "data questions rounds --count 5000 --seed 7 --out rounds.jsonl"}});
-  questions.option("KIND", arguments->kind, "what is asked (docs/evaluate.md)").required().one_of(question_kinds());
+  questions.option("KIND", arguments->kind, "what is asked (docs/guides/evaluate.md)").required().one_of(question_kinds());
   questions.option("--out", arguments->out, "JSON Lines file to write").required();
   questions.option("--count", arguments->count, "questions").at_least(1).at_most(10000000).default_shown();
   questions.option("--tokens", arguments->tokens, "most that a question has, without its answer").at_least(1).default_shown();

@@ -213,7 +213,7 @@ void add_evaluate(Command& program) {
           "a document longer than the context is read in windows so far apart; each judges what the one before has not seen (default: the "
           "context: windows without memory)")
       .at_least(1);
-  evaluate.option("--task", arguments->task, "instead of the loss on texts: a test of memory, or questions (docs/evaluate.md)")
+  evaluate.option("--task", arguments->task, "instead of the loss on texts: a test of memory, or questions (docs/guides/evaluate.md)")
       .one_of({"needle", "mqar", "copy", "ruler", "choice"});
   evaluate.option("--lengths", arguments->lengths,
                   "tokens of a question, with commas (default: train.sequence, twice and four times that)");

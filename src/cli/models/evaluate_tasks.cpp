@@ -257,7 +257,7 @@ ExitCode run_choice(const EvaluateArguments& arguments, const checkpoint::OpenMo
                  .what = "there are no questions",
                  .expected = "--data FILE, JSON Lines with one question a line",
                  .found = "no --data",
-                 .hint = "docs/evaluate.md lists the formats"});
+                 .hint = "docs/guides/evaluate.md lists the formats"});
   }
   const std::string format = arguments.format.empty() ? evaluate::format_by_fields(arguments.data) : arguments.format;
   const auto items = evaluate::read_choices(arguments.data, format, arguments.limit);

@@ -89,7 +89,7 @@ struct CloseConnection {  // the node's connection counts no more: its daemon, i
 struct WriteJournal {  // before the commands that follow
   JournalEntry entry;
 };
-struct WriteSkip {                        // RUN/control/skip.json (control/run_files.h)
+struct WriteSkip {                        // RUN/control/skip.json (data/corpus/skip_file.h)
   std::vector<data::SampleRange> ranges;  // for good
   std::string reason;
   std::optional<data::SampleRange> probe;  // beside them, by the generation that begins
@@ -151,7 +151,7 @@ class DriverCore {
   State state() const;
   int64_t generation() const;
   const Ledger& ledger() const;  // equals the journal's
-  // status.json of ISSUE 17, without "driver" and "updated_wall_time", which the shell adds.
+  // What control/status.json tells, without "driver" and "updated_wall_time", which the shell adds.
   nlohmann::ordered_json status(double now_s) const;
 
  private:

@@ -1,5 +1,5 @@
 // What training leaves for later calls, in one safetensors file: the autoencoder of each metric with the limits its values were brought to, one over
-// all metrics (INT), the Mahalanobis baselines, thresholds of every variant, and the order of the metrics. docs/detect.md has the format.
+// all metrics (INT), the Mahalanobis baselines, thresholds of every variant, and the order of the metrics. docs/guides/detect.md has the format.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // The fault types of Minder's Table 1 (seven months of production): how often each occurs, and in which groups of metrics an instance shows.
 // Of the paper's 150 test instances four shares are told (ECC, CUDA, GPU execution, PCIe); the rest of that mix, the probabilities of showing and all
-// magnitudes are this generator's own choice (docs/detect.md): the paper's cells are not public.
+// magnitudes are this generator's own choice (docs/guides/detect.md): the paper's cells are not public.
 #pragma once
 
 #include <cstdint>

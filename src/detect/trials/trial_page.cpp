@@ -68,7 +68,7 @@ std::string page_of(const std::string& title, const std::string& sentence, const
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
       "<title>{1} · Longhaul</title>\n<style>{0}</style></head>\n<body>\n<header><div class=\"kicker\">faulty machines</div><h1>{1}</h1><p>{2}</p>"
       "</header>\n{3}<footer>Simulated cases: no figure here is of a production cluster. The ceiling is the recall of a detector that misses only faults "
-      "too short for its continuity or without any trace. docs/detect.md has the method.</footer>\n</body></html>\n",
+      "too short for its continuity or without any trace. docs/guides/detect.md has the method.</footer>\n</body></html>\n",
       observe::kReportStyle, html_escaped(title), html_escaped(sentence), body);
 }
 

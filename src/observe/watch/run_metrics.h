@@ -1,4 +1,4 @@
-// The metrics of runs, by the names of docs/watch.md. Every series has job: the run folder's name. Values of ranks are given by node (the worst of its ranks),
+// The metrics of runs, by the names of docs/guides/watch.md. Every series has job: the run folder's name. Values of ranks are given by node (the worst of its ranks),
 // or, asked for, by rank: a thousand ranks are a thousand series each.
 #pragma once
 

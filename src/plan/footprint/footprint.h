@@ -1,5 +1,5 @@
 // What a training costs beyond time: lives of devices, materials, energy, carbon, water. From a plan (FLOPs, device, share of its peak) or from a
-// run that has been; every figure with its uncertainty, how it was come by (measured or modelled) and its source. docs/footprint.md has the method.
+// run that has been; every figure with its uncertainty, how it was come by (measured or modelled) and its source. docs/guides/footprint.md has the method.
 #pragma once
 
 #include <optional>

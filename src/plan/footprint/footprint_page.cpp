@@ -16,7 +16,7 @@ std::string page_of(const std::string& kicker, const std::string& title, const s
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
       "<title>{1} · Longhaul</title>\n<style>{0}</style></head>\n<body>\n<header><div class=\"kicker\">{2}</div><h1>{1}</h1><p>{3}</p></header>\n{4}"
-      "<footer>Made by Longhaul. One standard deviation behind each ±. Method, sources and limits: docs/footprint.md. The page is one file and needs "
+      "<footer>Made by Longhaul. One standard deviation behind each ±. Method, sources and limits: docs/guides/footprint.md. The page is one file and needs "
       "nothing else.</footer>\n</body></html>\n",
       observe::kReportStyle, html_escaped(title), html_escaped(kicker), html_escaped(sentence), body);
 }
@@ -88,7 +88,7 @@ std::string footprint_section(const std::filesystem::path& run, const std::vecto
     const Footprint f = run_footprint(run, assumptions);
     return fmt::format(
         "<section><h2>Footprint</h2><p class=\"note\">{} The place is not known: the world's means stand for it; <code>footprint run</code> takes "
-        "others. Method and limits: docs/footprint.md.</p>\n{}{}<details><summary>Every figure, and how it was come by</summary>{}</details></section>\n",
+        "others. Method and limits: docs/guides/footprint.md.</p>\n{}{}<details><summary>Every figure, and how it was come by</summary>{}</details></section>\n",
         how_energy(f), tiles_of(f), carbon_by_grid(f), rows_table(f));
   } catch (const Error& error) {
     return fmt::format("<section><h2>Footprint</h2><p class=\"note\">It cannot be told: {}</p></section>\n", html_escaped(error.what()));

@@ -1,6 +1,6 @@
 // The footprint of a run that was, or goes on, from its events: every process and restart of it, steps done again, evaluation, saving and waiting
 // included; the time between two processes is nobody's. Energy is the machine's meters' where the events have it, else the model's: cores and
-// their load, and memory (docs/footprint.md). Events are of the first rank; where `machines` lists several, the others' energy is added: as much as the
+// their load, and memory (docs/guides/footprint.md). Events are of the first rank; where `machines` lists several, the others' energy is added: as much as the
 // first's, or by their own mean power where all of them told it.
 #pragma once
 

@@ -126,7 +126,7 @@ std::string plan_page(const PlanReport& report) {
                 {"accelerator", report.cluster.device.source},
                 {"failures", fmt::format("{:.1f} % of the time is useful where a node fails {:g} times a day", 100 * goodput.effective,
                                          report.cluster.failures_per_node_day)},
-                {"how far to trust it", "docs/plan.md; plan validate sets published steps beside predicted ones"}};
+                {"how far to trust it", "docs/guides/plan.md; plan validate sets published steps beside predicted ones"}};
   return page.html();
 }
 

@@ -109,7 +109,7 @@ struct ModelConfig {
   Initialisation initialisation = Initialisation::kXavierDeepnorm;
   double initial_std = 0.02;  // kNormal only
 
-  // Modules behind the last layer, each of which predicts one more token ahead (model/prediction.h), and the weight of the mean of their losses.
+  // Modules behind the last layer, each of which predicts one more token ahead (Decoder::with_predictions), and the weight of the mean of their losses.
   int64_t predict_ahead = 0;
   double predict_ahead_weight = 0.3;
 

@@ -1,5 +1,5 @@
 // OuterOptions: the keys optim.outer… of a recipe: what workers, each of which trains by itself for some steps, do together at the end of such a
-// round (optim/outer/outer.h; docs/concepts/outer-loops.md). Plain data; declared in outer_options.cpp.
+// round (optim/outer/outer.h; docs/guides/outer-loops.md). Plain data; declared in outer_options.cpp.
 #pragma once
 
 #include <cstdint>
