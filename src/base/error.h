@@ -4,7 +4,8 @@
 //   throw Error({.code = ExitCode::kData, .what = "cannot read the corpus", .expected = "a folder or a .jsonl file",
 //                .found = "no such file", .where = path, .hint = "set data.source to an existing folder"});
 //
-// Broken invariants of our own code are LONGHAUL_ASSERT: exit code 70, with file and line. Libraries throw; only cli/ prints and exits.
+// Broken invariants of our own code are reported by LONGHAUL_ASSERT: exit code 70, with file and line.
+// Libraries throw; only cli/ prints and exits.
 #pragma once
 
 #include <fmt/format.h>

@@ -29,7 +29,7 @@ class RandomStream {
 
  private:
   std::array<uint32_t, 2> key_;
-  std::array<uint32_t, 2> high_;  // upper half of the counter: the stream's own space
+  std::array<uint32_t, 2> high_;  // upper half of the counter: the stream number
 };
 
 // Element `index` of a pseudo-random permutation of [0, size): O(1), by a Feistel network with cycle walking (sizes up to 64:

@@ -6,6 +6,7 @@
 namespace longhaul {
 
 bool says_disk_is_full(const Error& error);         // or the quota is used up
-bool says_too_many_open_files(const Error& error);  // of the process, or of the machine: no fault of the file
+// The limit of the process or of the machine is reached: the file is not at fault.
+bool says_too_many_open_files(const Error& error);
 
 }  // namespace longhaul
