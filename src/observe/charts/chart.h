@@ -1,5 +1,6 @@
-// One chart as inline SVG: axes, ticks, lines, horizontal references and marks. It carries its points as JSON too,
-// which the page's script uses to show values under the pointer; without scripts the chart is whole, only still.
+// One chart as inline SVG: axes, ticks, lines, horizontal references and marks. It also carries its points as
+// JSON, which the page's script uses to show values under the pointer; without scripts the chart is complete
+// but static.
 //
 //   Chart chart{.id = "loss", .title = "Loss", .width = 1080, .height = 380};
 //   chart.series.push_back({.name = "training", .style = "train", .points = thinned(points, 500)});
@@ -21,9 +22,11 @@ struct Point {
   double x = 0, y = 0;
 };
 
-// At most about 2 · buckets points: the least and the greatest of each bucket, in order, so no spike is lost.
+// Thins to about 2 · buckets points at most: the least and the greatest of each bucket, in order, so that no
+// spike is lost.
 std::vector<Point> thinned(std::span<const Point> points, size_t buckets);
-// Mean and median over `window` points around each of at most 1,000 places; points that are not finite are passed over.
+// Mean and median over `window` points around each of at most 1,000 places; points that are not finite are
+// left out.
 std::vector<Point> smoothed(std::span<const Point> points, double window);
 std::vector<Point> running_median(std::span<const Point> points, double window);
 // Round numbers (1, 2 or 5 times a power of ten) inside [low, high], about `count` of them.
@@ -42,7 +45,8 @@ struct Series {
   bool faint = false;   // a thin line behind another of the same colour, without a legend entry
   bool dots = false;    // a dot on every point
   bool filled = false;  // down to the axis
-  double scale = 1;     // points are drawn at y / scale: a series in the unit of the right axis has its ratio here
+  // Points are drawn at y / scale, so that a series in the unit of the right axis has its ratio here.
+  double scale = 1;
 };
 
 struct Reference {  // a horizontal line
@@ -50,7 +54,7 @@ struct Reference {  // a horizontal line
   std::string label, style;
 };
 
-struct Mark {  // something that happened at a step: a tick on the axis, or a line through the chart
+struct Mark {  // an event at a step: a tick on the axis, or a line through the chart
   double x = 0;
   std::string title, style;  // style: save, resume, bad
   bool through = false;
