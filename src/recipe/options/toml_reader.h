@@ -1,5 +1,5 @@
-// The TOML side of loading: text → flat list of keys with their values and positions. Knows nothing of options.
-// toml_guard.h looks at every text before the parser does.
+// The TOML part of loading: text → flat list of keys with their values and positions. It does not know the
+// options. toml_guard.h checks every text before the parser.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace longhaul::recipe {
 struct TomlEntry {
   std::string key;          // dotted
   Value value;              // unused for a section
-  bool is_section = false;  // "[train]" itself; listed so that an unknown empty section is found
+  bool is_section = false;  // "[train]" itself; listed so that an unknown empty section is noticed
   int64_t line = 0, column = 0;
 };
 
