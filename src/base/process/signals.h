@@ -42,7 +42,7 @@ class BrokenPipesAreErrors {
 
  private:
   sigset_t before_;
-  bool pending_;  // one was pending before, and must stay so
+  bool pending_;  // one was already pending, and is left pending
 };
 
 void request_stop(int signal);  // as if the signal had come (for tests and embedding)

@@ -37,7 +37,7 @@ class MovingBlend {
  private:
   using Mass = __int128;
   struct Line {         // a node's share in a stretch
-    int64_t share = 0;  // share at sample 0, times 2^62
+    int64_t share = 0;  // of the stretch's first sample, times 2^62
     int64_t slope = 0;  // change per sample
     Mass before = 0;    // mass of earlier stretches
     int64_t at(int64_t sample) const { return share + slope * sample; }

@@ -36,12 +36,11 @@ struct DetectOptions {
 inline constexpr const char* kNoData = "no_data";
 
 struct Alert {
+  std::string machine, metric, peers;  // peers: the class with which it was compared
   // first_s: start of the run that led to it; raised_s: when the run became long enough; in the time of the
   // samples.
-  std::string machine, metric, peers;
-  // Mean share of the largest possible score, as among sixteen machines (trace.h).
   double first_s = 0, raised_s = 0;
-  double score = 0;                    // mean share of the largest possible score, as among sixteen machines (trace.h)
+  double score = 0;  // mean share of the largest possible score, as among sixteen machines (trace.h)
 };
 
 struct CallReport {

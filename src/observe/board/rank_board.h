@@ -58,9 +58,9 @@ struct RankProgress {
   std::string phase_at;  // "src/train/step.cpp:128": where the phase was entered
   struct Collective {
     std::string group;      // "world/dp 0"; empty: there was no call yet
-    std::string kind;       // what the call is for
-    std::string name;       // number within the group
-    int64_t sequence = -1;  // of the group
+    std::string kind;       // "all_reduce"
+    std::string name;       // what the call is for
+    int64_t sequence = -1;  // number within the group
     CallState state = CallState::kDone;
     bool operator==(const Collective&) const = default;
   } collective;                        // the first for which the rank waits, else the last
