@@ -1,5 +1,5 @@
-// The standard streams: writing all of a text or saying why not, whether a stream is a terminal, and whether colours are wanted there
-// (https://no-color.org: any non-empty NO_COLOR turns them off, as does TERM=dumb).
+// The standard streams: writing all of a text or saying why not, whether a stream is a terminal, and whether
+// colours are wanted there (https://no-color.org: any non-empty NO_COLOR turns them off, as does TERM=dumb).
 //
 // There are exactly two ways to print. A command's result goes through write_stream(): where it cannot be
 // written the command fails (73). Everything else is a message, and goes through say() or the logger: the

@@ -37,8 +37,8 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-// Refuses (kUsage) an axis used twice, axes of both sides, a unit that does not divide its dimension, a pin outside the
-// mesh.
+// Refuses (kUsage) an axis used twice, axes of both sides, a unit that does not divide its dimension, a pin
+// outside the mesh.
 void check(const Placement& placement, const Mesh& mesh, const Shape& global_shape);
 
 // The part that `rank` holds; empty when a pin excludes it.

@@ -18,7 +18,8 @@ namespace longhaul::layout {
 inline constexpr int64_t kIgnoreLabel = -1;  // no loss at this token
 
 struct SequenceLayout {
-  std::vector<int64_t> document_offsets = {0};  // [documents + 1], first 0, ascending, last = tokens; a document may be empty
+  // [documents + 1], first 0, ascending, last = tokens; a document may be empty.
+  std::vector<int64_t> document_offsets = {0};
   int64_t position_axes = 1;                    // 1 text, 2 images, 3 video
   std::vector<int64_t> positions;               // [position_axes, tokens], row-major
   // Rows: the sequences of a batch (train.sequence tokens), whatever documents are packed into them. The
@@ -57,7 +58,8 @@ std::vector<int64_t> ahead_in_documents(const SequenceLayout& layout, std::span<
 
 using recipe::ContextSplit;
 
-// The chunks of the row that a rank owns, in its local order: one (contiguous) or two (zig-zag). Chunks may be empty.
+// The chunks of the row that a rank owns, in its local order: one (contiguous) or two (zig-zag). Chunks may
+// be empty.
 std::vector<Range> context_chunks(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split);
 // Row index of each local token.
 std::vector<int64_t> local_tokens(int64_t tokens, int64_t ranks, int64_t rank, ContextSplit split);

@@ -56,13 +56,14 @@ enum class Role {
 enum class Fill {
   kByRole,
   kZeros,
-  kFrequencies,  // element m of n: 10000^(−2m/n)                                                          TransNormerLLM
-  kLogRates,     // log of numbers drawn evenly from 1 to 16                                               Mamba-2's A
-  kSteps,        // what softplus makes numbers of, drawn evenly in the logarithm from 0.001 to 0.1        Mamba-2's Δ
-  kTenths,       // normal numbers times 0.1                                                               LCSM
-  kLogRows,      // log of the row's number, from 1 on                                                     LCSM's A
-  kMean,         // 1 / columns                                                                            TPE's B
-  kTimescales,   // log of rates from 16 down to 1/8, evenly in the logarithm                              TPE's λ
+  kFrequencies,  // element m of n: 10000^(−2m/n) (TransNormerLLM)
+  kLogRates,     // log of numbers drawn evenly from 1 to 16 (Mamba-2's A)
+  // Inverse softplus of numbers drawn evenly in the logarithm from 0.001 to 0.1 (Mamba-2's Δ).
+  kSteps,
+  kTenths,      // normal numbers times 0.1 (LCSM)
+  kLogRows,     // log of the row's number, from 1 on (LCSM's A)
+  kMean,        // 1 / columns (TPE's B)
+  kTimescales,  // log of rates from 16 down to 1/8, evenly in the logarithm (TPE's λ)
 };
 
 // One logical tensor of a mixer: a matrix [out, in], or a vector [out].
@@ -139,7 +140,8 @@ struct BlockSizes {
   double hidden = 0;             // bytes of [tokens, hidden]
   double states = 0;             // states that the recurrence keeps between segments for its backward pass
   double channels(int64_t count) const { return tokens * static_cast<double>(count) * element; }
-  double norm_sums(int64_t count) const;  // partial sums of a norm's weight gradient (kernels/vector/row_blocks.h)
+  // Partial sums of a norm's weight gradient (kernels/vector/row_blocks.h).
+  double norm_sums(int64_t count) const;
 };
 
 // BlockMemory: the memory of a mixer of either kind; the norm before it is counted separately.

@@ -15,7 +15,8 @@ class FaultFileSystem final : public WrappedFileSystem {
   enum class Fault { kNone, kNoSpace, kIo, kShortWrite };
 
   using WrappedFileSystem::WrappedFileSystem;
-  // The operation with this number (0 is the first from now on) fails. kIo fails once; the other two leave the disk full.
+  // The operation with this number (0 is the first from now on) fails. kIo fails once; the other two leave
+  // the disk full.
   void fail_at(int64_t operation, Fault fault);
   // The n-th write from now on silently stores a flipped bit.
   void flip_bit_of_write(int64_t write, int64_t byte, int bit);

@@ -31,7 +31,8 @@ class FileReader {
  public:
   virtual ~FileReader() = default;
   virtual int64_t size() const = 0;  // measured at each call: a file may shrink after opening
-  virtual void read_exactly(int64_t offset, std::span<std::byte> into) const = 0;  // fewer bytes: Error, exit code 73
+  // Fewer bytes: Error, exit code 73.
+  virtual void read_exactly(int64_t offset, std::span<std::byte> into) const = 0;
 };
 
 class FileWriter {
@@ -59,9 +60,11 @@ class FileSystem {
   virtual void make_folders(const std::filesystem::path& folder) = 0;     // like mkdir -p
   virtual bool make_new_folder(const std::filesystem::path& folder) = 0;  // false: the name is taken
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
-  virtual void remove(const std::filesystem::path& path) = 0;  // a file or an empty folder; a missing one is no error
+  // A file or an empty folder; a missing one is no error.
+  virtual void remove(const std::filesystem::path& path) = 0;
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
-  virtual std::vector<FolderEntry> list(const std::filesystem::path& folder) const = 0;  // sorted; missing folder: empty
+  // sorted; missing folder: empty.
+  virtual std::vector<FolderEntry> list(const std::filesystem::path& folder) const = 0;
   virtual bool exists(const std::filesystem::path& path) const = 0;
   virtual bool is_folder(const std::filesystem::path& path) const = 0;        // or a link to one
   virtual double modified_s(const std::filesystem::path& path) const = 0;     // Unix time of the last change

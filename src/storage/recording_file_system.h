@@ -1,10 +1,10 @@
 // RecordingFileSystem: a disk in memory that records every operation, and reconstructs each state that a
 // crash could have left.
 //
-// The model is the strict one of POSIX: a write is durable after a sync of its file; a created, renamed or removed name is
-// durable after a sync of its folder; everything else may be on the disk or not, in any combination, and a write may be
-// torn. A rename moves a name atomically. Each test of the commit protocol walks all prefixes of the log and all such states.
-// Not thread-safe.
+// The model is the strict one of POSIX: a write is durable after a sync of its file; a created, renamed or
+// removed name is durable after a sync of its folder; everything else may be on the disk or not, in any
+// combination, and a write may be torn. A rename moves a name atomically. Each test of the commit protocol
+// walks all prefixes of the log and all such states. Not thread-safe.
 #pragma once
 
 #include <functional>

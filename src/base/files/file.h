@@ -51,15 +51,16 @@ std::string read_text(const std::filesystem::path& path, ExitCode missing = Exit
 // Writes a temporary file, calls fsync, renames it, and calls fsync on the folder.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 void sync_folder(const std::filesystem::path& folder);
-void make_folders(const std::filesystem::path& folder);                                // like mkdir -p; kDisk on failure
+void make_folders(const std::filesystem::path& folder);  // like mkdir -p; kDisk on failure
 // The rename is on disk when it returns.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+// Recursive; regular files and links to them, sorted bytewise; a missing folder is kData.
 std::vector<std::filesystem::path> list_files(
-    const std::filesystem::path& folder);  // recursive, regular files and links to them, sorted bytewise; a missing folder is kData
+    const std::filesystem::path& folder);
 int64_t free_disk_bytes(const std::filesystem::path& folder);  // in the nearest parent folder that exists
 
-// A read-only memory map whose size is checked again before each use of a range: a file that shrank after opening is an
-// error, not a crash.
+// A read-only memory map whose size is checked again before each use of a range: a file that shrank after
+// opening is an error, not a crash.
 class MappedFile {
  public:
   MappedFile() = default;

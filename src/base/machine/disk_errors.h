@@ -1,4 +1,5 @@
-// These functions tell which error of the disk an Error reports. They read what it found, since an Error from another rank arrives as text.
+// These functions tell which error of the disk an Error reports. They read what it found, since an Error from
+// another rank arrives as text.
 #pragma once
 
 #include "base/error.h"

@@ -8,8 +8,9 @@
 
 namespace longhaul {
 
+// Empty: the file does not exist or cannot be read.
 std::string kernel_text(const std::filesystem::path& path,
-                        size_t most_bytes = size_t{1} << 20);  // empty: it is not there or cannot be read
+                        size_t most_bytes = size_t{1} << 20);
 std::string kernel_line(const std::filesystem::path& path);    // the first line, without the line end
 
 // The number with which the first line begins; 0: there is none.

@@ -35,7 +35,7 @@ struct MachineCounters {
   std::optional<double> disk_share;    // 0 to 1: used / (used + free for users), as df computes it
   DeviceCounters network_sent;         // bytes by interface, without the loopback
   DeviceCounters rdma_sent;            // bytes by port
-  DeviceCounters ecn_marked;           // RoCE packets that came with a congestion mark (np_ecn_marked_roce_packets)
+  DeviceCounters ecn_marked;  // RoCE packets that came with a congestion mark (np_ecn_marked_roce_packets)
   DeviceCounters cnp_handled;          // congestion notifications that came (rp_cnp_handled)
   // Priority-flow-control frames by interface, or pauses of the whole link (network_statistics.h).
   DeviceCounters pauses_sent;

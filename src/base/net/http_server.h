@@ -36,8 +36,9 @@ struct HttpReply {
   int status = 200;
   std::string type = "text/html; charset=utf-8";
   std::string body = {};
+  // In addition to those of every answer; a name set here replaces the server's own value.
   std::vector<std::pair<std::string, std::string>> headers =
-      {};  // beside those every answer has; a name set here replaces the server's own
+      {};
 };
 
 struct HttpServerOptions {

@@ -21,8 +21,9 @@ inline constexpr size_t kSecretBytes = 32;
 // digits, and it may have a second line, "driver " and 64 more digits: the public key of the job's driver.
 std::string read_secret(const std::filesystem::path& path);
 std::string read_driver_key(const std::filesystem::path& path);  // from the same file; empty: it holds none
+// Adds the driver key to the file of a secret; if it is there already, nothing is written.
 void tell_driver_key(const std::filesystem::path& path,
-                     std::string_view key);  // in the file of a secret; where it stands already nothing is written
+                     std::string_view key);
 // Reads the existing secret, or makes a new one.
 std::string read_or_make_secret(const std::filesystem::path& path);
 

@@ -42,7 +42,8 @@ class Socket {
   std::string peer() const;         // "10.0.0.7:4711"
   int problem() const;              // errno of a connection that failed; 0: none
 
-  enum class Result { kSome, kNothing /* now */, kEnd };  // kEnd: the other side closed, or the connection is broken
+  // kEnd: the other side closed, or the connection is broken.
+  enum class Result { kSome, kNothing /* now */, kEnd };
   Result read(std::string& onto, size_t most_bytes = 65536);
   Result write(std::string_view bytes, size_t& written);
 

@@ -13,7 +13,8 @@ struct Decoded {
   char32_t code;
   int length;  // bytes
 };
-Decoded decode_utf8(const char* at, const char* end);  // at < end; a byte that begins no character is kBadByte, of length 1
+// Needs at < end. A byte that begins no character is kBadByte, of length 1.
+Decoded decode_utf8(const char* at, const char* end);
 bool valid_utf8(std::string_view text);
 // Removes the byte order mark that some editors write at the beginning of a file, because it is no text.
 std::string_view without_byte_order_mark(std::string_view text);

@@ -11,7 +11,8 @@ namespace longhaul {
 
 class Worker {
  public:
-  explicit Worker(std::string name);  // shown in thread lists, at most 15 characters; its parallel_for is serial
+  // Shown in thread lists, at most 15 characters; its parallel_for is serial.
+  explicit Worker(std::string name);
   ~Worker();                          // finishes all posted tasks; an exception that nobody fetched is logged
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

@@ -40,7 +40,8 @@ class Sensor {
   virtual std::string absent() const { return ""; }  // what cannot be seen and why; empty: nothing to tell
 };
 
-// Lines of the kernel's log. `processes`: of the node's ranks, by which an error of somebody else's program on a GPU is told from theirs.
+// Reads the lines of the kernel's log. `processes`: those of the node's ranks, which distinguish their GPU errors
+// from those of other programs.
 class KernelSensor final : public Sensor {
  public:
   explicit KernelSensor(const MachineRoot& root);

@@ -28,7 +28,8 @@ inline constexpr int64_t kProtocolVersion = 1;
 
 // CollectiveBeat: the last collective operation that a rank began.
 struct CollectiveBeat {
-  std::string group, name, kind, state;  // "world/dp 0", "loss", "all_reduce", "scheduled" | "started" | "completed"; all empty: none yet
+  // "world/dp 0", "loss", "all_reduce", "scheduled" | "started" | "completed"; all empty: none yet.
+  std::string group, name, kind, state;
   int64_t sequence = 0;                  // in its group
   bool operator==(const CollectiveBeat&) const = default;
   static constexpr auto fields();
@@ -64,7 +65,8 @@ struct RankBeat {
   int64_t step = 0;
   int64_t resumed_step = -1;  // step of the loaded checkpoint; 0: from the beginning; -1: unknown (yet)
   int64_t micro_step = 0;
-  std::string phase = "start";  // start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, idle
+  // One of: start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, idle.
+  std::string phase = "start";
   double phase_age_s = 0;
   CollectiveBeat collective;
   double loss = 0, gradient_norm = 0;

@@ -33,7 +33,8 @@ struct Placement {
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> variable(const std::string& name);  // of this process; empty ones count as unset
 
-Placement find_place(const Environment& environment = variable);  // Error 64 where variables are missing or contradict each other
+// Error 64 where variables are missing or contradict each other.
+Placement find_place(const Environment& environment = variable);
 // NAME=VALUE for a process that this program starts on this machine; rank 0 opens the port.
 std::vector<std::string> environment_of_rank(int64_t rank, int64_t size, uint16_t port);
 std::vector<std::string> hosts_in(const std::string& slurm_nodes);  // "n[03-04,20],m1" → n03 n04 n20 m1

@@ -32,7 +32,8 @@ struct EvaluationOptions {
 
 class EvaluationReader {
  public:
-  EvaluationReader(std::vector<const TokenDataset*> datasets, EvaluationOptions options);  // the datasets must outlive it
+  // The datasets must outlive it.
+  EvaluationReader(std::vector<const TokenDataset*> datasets, EvaluationOptions options);
   std::optional<Batch> next();
   // Targets of a whole pass (or limit_tokens if that is less); with masking an approximate number.
   int64_t tokens() const;

@@ -47,7 +47,8 @@ class PackingIndex {
   // is lost with it.
   static PackingIndex open_or_make(const TokenDataset& dataset, int64_t sequence, int64_t epoch, uint64_t seed,
                                    const std::filesystem::path& folder);
-  static PackingIndex open(const std::filesystem::path& path, const PackingKey& key, int64_t documents);  // kData
+  // kData where it is not the index of `key`.
+  static PackingIndex open(const std::filesystem::path& path, const PackingKey& key, int64_t documents);
 
   int64_t samples() const { return samples_; }
   // The number of samples in an epoch, without making the index; equal in every epoch.

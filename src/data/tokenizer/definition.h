@@ -13,7 +13,8 @@ namespace longhaul::data {
 
 class Tokenizer;
 
-enum class PreTokenizerKind : uint8_t { kGpt2, kLlama3, kQwen, kNone };  // kNone: the text is one word (bytes)
+// kNone: the text is one word (bytes).
+enum class PreTokenizerKind : uint8_t { kGpt2, kLlama3, kQwen, kNone };
 
 struct TrainedModel {
   std::vector<std::string> tokens;  // by id, in the byte-level alphabet; special tokens literally

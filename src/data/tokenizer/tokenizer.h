@@ -53,7 +53,8 @@ class Tokenizer {
 
   int64_t vocabulary() const;                                  // highest id + 1: rows an embedding needs
   int64_t tokens() const;                                      // number of ids that have a token
-  std::optional<int32_t> id_of(std::string_view token) const;  // as written in the file ("Ġthe") or an added token's text
+  // As written in the file ("Ġthe") or an added token's text.
+  std::optional<int32_t> id_of(std::string_view token) const;
   std::optional<std::string> token_of(int32_t id) const;
   bool is_special(int32_t id) const;
   // The token of that role, else kEndOfDocument, else a usual end-of-text token.
@@ -69,7 +70,8 @@ class Tokenizer {
   // The ids of a text to be continued: the beginning and the text; if the text itself spells the template's
   // tokens, they are not repeated.
   std::vector<int32_t> encode_prompt(std::string_view text) const;
-  std::vector<int32_t> stop_ids() const;       // tokens that end a text: the end-of-document token and those of the role
+  // Tokens that end a text: the end-of-document token and those of the role.
+  std::vector<int32_t> stop_ids() const;
   std::vector<int32_t> without_token() const;  // ids below vocabulary() without a token: files may leave gaps
 
   // Parts of the definition that are ignored, because ids of a text do not depend on them here: "truncation",

@@ -21,7 +21,8 @@ struct Encoder {
   // thread.
   using Piecewise = std::function<void(std::string_view piece, bool last, std::vector<int32_t>& ids)>;
 
-  std::function<void(std::string_view text, std::vector<int32_t>& ids)> encode;  // appends; called from several threads
+  // appends; called from several threads.
+  std::function<void(std::string_view text, std::vector<int32_t>& ids)> encode;
   std::function<Piecewise()> piecewise;  // gives the same ids as encode() of the whole text
   int64_t vocabulary = 0;
   int32_t separator = 0;         // id of the end-of-document token

@@ -13,7 +13,8 @@
 //   deadlock     all missing ranks wait for others, in a circle
 //   computing    no rank waits for another: the suspect is the one without progress for longest
 //
-// Source: docs/sources/reliability.md §5.8 (a)–(d) and the walk over groups; docs/sources/megascale.md §5 (three-dimensional localisation).
+// Source: docs/sources/reliability.md §5.8 (a)–(d) and the walk over groups; docs/sources/megascale.md §5
+// (three-dimensional localisation).
 #pragma once
 
 #include <filesystem>

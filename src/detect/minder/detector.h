@@ -23,8 +23,9 @@ struct DetectOptions {
   int top = 1;                  // number of faulty machines that may be found at once
   // Number of the furthest machines whose runs are counted; 0: chosen by the size of their class.
   int followed = 0;
+  // In classes with more machines an alarm needs a second metric or twice the time (agreement.h); 0: never.
   int64_t agreement_from =
-      100;  // machines of a class beyond which an alarm needs a second metric or twice the time (agreement.h); 0: never
+      100;
   bool continuous = true;
   int64_t continuity_s = 240, gap_s = 8;
   std::optional<double> share, distance_threshold;  // instead of the tuned thresholds

@@ -17,11 +17,13 @@ class MachineDriver {
  public:
   virtual ~MachineDriver() = default;
   virtual void block(const Alert& alert) = 0;  // throws when it fails
+  // Returns the machine that takes its place; nothing: there is no spare. Throws when it fails.
   virtual std::optional<std::string> replace(
-      const std::string& machine) = 0;  // who takes its place; nothing: no spare. Throws when it cannot
+      const std::string& machine) = 0;
 };
 
-// Runs `COMMAND block MACHINE METRIC FIRST_SECOND` and `COMMAND replace MACHINE`, which prints the new machine's name, or nothing.
+// Runs `COMMAND block MACHINE METRIC FIRST_SECOND` and `COMMAND replace MACHINE`, which prints the new
+// machine's name, or nothing.
 class CommandDriver final : public MachineDriver {
  public:
   explicit CommandDriver(std::string command) : command_(std::move(command)) {}

@@ -18,7 +18,8 @@ class Embedding {
   virtual ~Embedding() = default;
   virtual int64_t window() const = 0;
   virtual int64_t dims() const = 0;
-  // window_rows: [window][inputs][stride] → out: [dims][stride]; stride a multiple of kLanes (vector_loops.h).
+  // window_rows: [window][inputs][stride] → out: [dims][stride]; stride a multiple of kLanes
+  // (vector_loops.h).
   virtual void embed(const float* window_rows, int64_t stride, float* out) const = 0;
 };
 

@@ -23,7 +23,8 @@
 
 namespace longhaul::detect {
 
-using SampleValues = std::array<float, kMetrics>;  // in the metrics' units, in the order of their table; NaN: missing
+// In the metrics' units, in the order of their table; NaN: missing.
+using SampleValues = std::array<float, kMetrics>;
 SampleValues no_values();                          // all missing
 
 // power_w: of the GPUs, or of processors and memory; NaN: unknown.

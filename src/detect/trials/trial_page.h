@@ -16,6 +16,7 @@ std::string score_page(const std::vector<Verdict>& verdicts, const std::string& 
 // Keys by which results are broken down.
 std::string machines_of(const Verdict& verdict);  // "1,024 machines", padded so that names sort by number
 std::string fault_of(const Verdict& verdict);
-std::string life_of(const Verdict& verdict);  // "no fault", "1 fault", "2 faults", "3 to 5 faults", "over 5 faults"
+// "no fault", "1 fault", "2 faults", "3 to 5 faults", "over 5 faults"
+std::string life_of(const Verdict& verdict);
 
 }  // namespace longhaul::detect

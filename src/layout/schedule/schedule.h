@@ -52,8 +52,9 @@ struct Schedule {
   std::vector<std::vector<Action>> ranks;
   bool trains = true;           // false: only forward passes
   bool pairs_in_turns = false;  // The passes of a pair, between which there are no transfers, take turns.
+  // Most activations that a rank holds by the method: (micro-batch, chunk) from forward pass to last gradient.
   std::vector<int64_t>
-      most_in_flight;  // activations a rank holds at most, by the method: (micro-batch, chunk) from forward to last gradient
+      most_in_flight;
 
   // Gradients that a rank has sent to one peer and for which it has not waited.
   int64_t gradients_under_way = 1;
@@ -74,7 +75,7 @@ Schedule make_schedule(const Pipeline& pipeline, int64_t micro_batches);
 // Forward passes only, for any number of micro-batches and any method, one after the other.
 Schedule forward_schedule(const Pipeline& pipeline, int64_t micro_batches);
 
-std::string text(const Action& action);                  // "F1.3": forward of chunk 1, micro-batch 3; "recv F1.3 from 2"
+std::string text(const Action& action);  // "F1.3": forward of chunk 1, micro-batch 3; "recv F1.3 from 2"
 std::string text(const std::vector<Action>& of_a_rank);  // the passes of a rank: "F0.0 F0.1 B0.0 …"
 
 }  // namespace longhaul::layout

@@ -123,7 +123,7 @@ class BoardWriter {
   BoardWriter();  // without a file: every call is one branch
   // Replaces an existing file, and starts the heartbeat thread.
   BoardWriter(const std::filesystem::path& path, const BoardOwner& owner);
-  static BoardWriter from_environment(int64_t rank);                        // LONGHAUL_BOARD, LONGHAUL_GENERATION, LONGHAUL_NODE
+  static BoardWriter from_environment(int64_t rank);  // LONGHAUL_BOARD, LONGHAUL_GENERATION, LONGHAUL_NODE
   ~BoardWriter();
   BoardWriter(BoardWriter&&) noexcept;
   BoardWriter& operator=(BoardWriter&&) noexcept;

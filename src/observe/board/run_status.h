@@ -66,7 +66,8 @@ struct MeshAxis {
 };
 
 struct RunStatus {
-  std::string run, recipe, state;  // INIT, RENDEZVOUS, CHECK, LOAD, TRAIN, DRAIN, DONE, SUSPECT, DIAGNOSE, REPAIR, FAILED
+  // INIT, RENDEZVOUS, CHECK, LOAD, TRAIN, DRAIN, DONE, SUSPECT, DIAGNOSE, REPAIR, FAILED.
+  std::string run, recipe, state;
   int64_t generation = 0, step = 0, steps = 0;
   double updated_wall_time = 0, started_wall_time = 0;
   struct Driver {

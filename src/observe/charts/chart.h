@@ -6,7 +6,8 @@
 //   chart.series.push_back({.name = "training", .style = "train", .points = thinned(points, 500)});
 //   html += chart.html();
 //
-// Colours are CSS classes, so that light and dark schemes share the picture. Points that are not finite break a line.
+// Colours are CSS classes, so that light and dark schemes share the picture. Points that are not finite break
+// a line.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ std::vector<Point> running_median(std::span<const Point> points, double window);
 std::vector<double> linear_ticks(double low, double high, int count);
 std::vector<double> log_ticks(double low, double high);
 std::string tick_text(double value, double step);  // as many decimals as ticks `step` apart need
-std::string html_escaped(std::string_view text);   // control characters other than tab and newline become U+FFFD
+// Control characters other than tab and newline become U+FFFD.
+std::string html_escaped(std::string_view text);
 
 enum class NumberForm { kFixed4, kFixed3, kScientific, kGrouped, kMilliseconds, kPercent };
 

@@ -32,7 +32,8 @@ struct Comparison {
   // True if at least one step is in both runs and none differs. Runs of different lengths are equal if their
   // common steps are.
   bool equal() const { return steps_in_both > 0 && differences.empty(); }
-  int64_t first_step() const { return differences.empty() ? 0 : differences.front().step; }  // 0: none differs
+  // 0: none differs.
+  int64_t first_step() const { return differences.empty() ? 0 : differences.front().step; }
   std::string text() const;
 };
 

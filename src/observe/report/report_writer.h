@@ -13,7 +13,8 @@ namespace longhaul::observe {
 
 class ReportWriter {
  public:
-  // `make` makes the page: observe::write_report of a run folder. It must be callable from another thread while events are written.
+  // `make` makes the page: observe::write_report of a run folder. It must be callable from another thread
+  // while events are written.
   explicit ReportWriter(std::function<void()> make);
   ReportWriter(std::function<void()> make, std::function<double()> now_s);  // with another clock, for tests
 

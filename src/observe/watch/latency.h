@@ -56,7 +56,8 @@ class LatencyWindow {
 
  private:
   int64_t most_steps_;
-  std::map<int64_t, std::map<int64_t, std::map<std::string, double>>> ranks_;  // rank → step → phase → seconds
+  // Rank → step → phase → seconds.
+  std::map<int64_t, std::map<int64_t, std::map<std::string, double>>> ranks_;
 };
 
 // Orders columns: known phases first, in a fixed order; others follow by name.

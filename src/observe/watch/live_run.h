@@ -34,7 +34,8 @@ struct TimeShares {
   double checkpoint = 0;  // training was blocked by a copy
   double stopped = 0;     // between processes: from the last event of one to the start of the next
   double starting = 0;    // from the start of a process to its first step
-  double other() const { return wall - productive - repeated - checkpoint - stopped - starting; }  // evaluation, reports, …
+  // Evaluation, reports, …
+  double other() const { return wall - productive - repeated - checkpoint - stopped - starting; }
   double ratio() const { return wall > 0 ? productive / wall : 0; }
 };
 

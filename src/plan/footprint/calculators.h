@@ -37,7 +37,8 @@ struct EmbodiedPart {
 };
 double embodied_tonnes(const std::vector<EmbodiedPart>& parts, double days, double life_days);
 
-double impact_kg(double thermal_watts, double hours, double g_per_kwh);  // ML CO2 Impact: no PUE, nothing embodied
+// ML CO2 Impact: no PUE, nothing embodied.
+double impact_kg(double thermal_watts, double hours, double g_per_kwh);
 
 // CalculatorRow: a published number with the one computed here.
 struct CalculatorRow {

@@ -17,7 +17,8 @@ class CarbonHours {
   explicit CarbonHours(const std::array<double, 24>& g_per_kwh) : g_per_kwh_(g_per_kwh) {}
 
   double at(double hour) const;                        // any hour, counted from any midnight
-  double mean(double start_hour, double hours) const;  // the exact mean over [start, start + hours); hours 0: at(start)
+  // The exact mean over [start, start + hours); hours 0: at(start).
+  double mean(double start_hour, double hours) const;
   double best_start(double hours) const;               // the whole hour of the start with the lowest mean
 
  private:

@@ -38,8 +38,10 @@ struct MemoryRequest {
   int64_t prefetch = 0;  // steps whose tokens are prepared ahead
   int64_t threads = 1;
   bool saves_between = true;  // checkpoints during the run, not only at the end
+  // Sets of buffers: two if one may be on its way to the disk while the next checkpoint goes into memory
+  // (checkpoint/disk/copy_out.h).
   int64_t checkpoint_copies =
-      1;  // sets of buffers: two where one may be on its way to the disk while the next goes into memory (checkpoint/disk/copy_out.h)
+      1;
   bool evaluates = true;
   // Key heads have a matrix product of their own: for a rank with copies of heads that each serve a group.
   bool keys_apart = false;
@@ -47,14 +49,16 @@ struct MemoryRequest {
   bool on_gpu = false;
   // Of the processor, if the kernels' choices depend on it.
   int64_t l2_bytes = 0;
-  double products_per_second = 5e10;  // FLOPs of one thread in the recurrence's products (kernels/linear_recurrence/cpu/cpu.h)
+  // FLOPs of one thread in the recurrence's products (kernels/linear_recurrence/cpu/cpu.h).
+  double products_per_second = 5e10;
 
   double tokens() const { return static_cast<double>(micro_batch) * static_cast<double>(sequence); }
   double documents_at_once() const { return static_cast<double>(documents > 0 ? documents : micro_batch); }
 };
 
+// In bytes; smaller tensors stay in memory with train.offload, because they are not worth two system calls.
 inline constexpr int64_t kLeastOffloaded =
-    int64_t{64} << 10;  // bytes; what is smaller train.offload leaves in memory: not worth two calls of the system
+    int64_t{64} << 10;
 
 class PurposeBytes {
  public:

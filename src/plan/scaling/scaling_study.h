@@ -20,13 +20,15 @@ namespace longhaul::plan {
 enum class StudyArchitecture { kLlama, kTnl, kHgrn2, kCosformer2, kHybridLightning };
 inline constexpr StudyArchitecture kStudyArchitectures[] = {StudyArchitecture::kLlama, StudyArchitecture::kTnl, StudyArchitecture::kHgrn2,
                                                             StudyArchitecture::kCosformer2};
-std::string_view name_of(StudyArchitecture architecture);  // "llama", "tnl", "hgrn2", "cosformer2", "hybrid_lightning"
+// "llama", "tnl", "hgrn2", "cosformer2", "hybrid_lightning"
+std::string_view name_of(StudyArchitecture architecture);
 
 struct StudyShape {
   double layers = 0, hidden = 0, heads = 0;
   double width = 0;  // width of the channel mixers
 };
-double study_parameters(StudyArchitecture architecture, const StudyShape& shape);  // without embeddings and norms
+// Without embeddings and norms.
+double study_parameters(StudyArchitecture architecture, const StudyShape& shape);
 // FLOPs of a step of `tokens` tokens in sequences of `sequence`; as in the study's tables, channel mixers
 // count as 8d/3 wide and the softmax itself is not counted.
 double study_training_flops(StudyArchitecture architecture, const StudyShape& shape, double sequence, double tokens);

@@ -1,4 +1,5 @@
-// Lightning attention as in MiniMax-01 (docs/sources/minimax-01.md §2.2, arXiv 2501.08313). Its module is model/mixers/lightning_attention.h.
+// Lightning attention as in MiniMax-01 (docs/sources/minimax-01.md §2.2, arXiv 2501.08313). Its module is
+// model/mixers/lightning_attention.h.
 #pragma once
 
 #include <cstdint>

@@ -23,8 +23,8 @@ struct RecurrentPlan {
     kRotary
   };  // rotation of queries and keys by positions (kernels/features/op.h); kCosine doubles a head's keys
   // kSlopes: fixed for each head. kGate: logσ(x)/divisor. kCumulative: from a cumulative softmax of the keys
-  // (LightNet). kWhole: its form without an order: keys are a softmax over their document, and all queries read
-  // the one sum of kᵀ v.
+  // (LightNet). kWhole: its form without an order: keys are a softmax over their document, and all queries
+  // read the one sum of kᵀ v.
   enum class Decay {
     kNone,
     kSlopes,
@@ -32,8 +32,8 @@ struct RecurrentPlan {
     kCumulative,
     kWhole
   };
-  // kAll: RMSNorm over the channels of all heads. kHeads: RMSNorm of each head. kHeadsCentred: LayerNorm of each
-  // head.
+  // kAll: RMSNorm over the channels of all heads. kHeads: RMSNorm of each head. kHeadsCentred: LayerNorm of
+  // each head.
   enum class Norm { kNone, kAll, kHeads, kHeadsCentred };
 
   int64_t heads = 0, key = 0, value = 0;  // channels of a head, before a cosine rotation

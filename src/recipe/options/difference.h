@@ -16,7 +16,8 @@ struct Difference {
 };
 
 std::vector<Difference> differences(const LoadedRecipe& first, const LoadedRecipe& second);
-std::string diff(const LoadedRecipe& first, const LoadedRecipe& second);  // aligned lines; empty when they are equal
+// Aligned lines; empty when they are equal.
+std::string diff(const LoadedRecipe& first, const LoadedRecipe& second);
 
 // `saved`: the run directory's recipe.toml; `now`: the requested recipe. Throws kUsage with a list of every
 // option that must stay the same but does not: key, saved value and its origin, new value and its origin, and

@@ -29,7 +29,8 @@ namespace longhaul::recipe {
 enum class OnResume { kSame, kMayChange };
 enum class Kind { kBool, kInteger, kNumber, kText, kEnum, kIntegers, kNumbers, kTexts, kEnums, kTables };
 
-// Names of an enumeration: overload `EnumNames names_of(MyEnum)` beside it; names are listed in the order of the values 0, 1, …
+// Names of an enumeration: overload `EnumNames names_of(MyEnum)` beside it; names are listed in the order of
+// the values 0, 1, …
 using EnumNames = std::vector<std::string_view>;
 
 template <class E>
@@ -62,9 +63,11 @@ struct Option {
   std::function<Value()> get;                // the bound field as a Value
   std::function<void(const Value&)> assign;  // no check of the range; throws Mismatch when the type is wrong
 
-  void set(const Value& value) const;  // checks type, choices and range; throws Mismatch and leaves the field as it was
+  // Checks type, choices and range; throws Mismatch and leaves the field as it was.
+  void set(const Value& value) const;
   std::string expected_text() const;   // "a whole number of at least 1 (steps)"
-  std::string_view section() const;    // "train", "model" of "model.hgrn2.expand"; empty for a key without a dot
+  // "train", "model" of "model.hgrn2.expand"; empty for a key without a dot.
+  std::string_view section() const;
 };
 
 // OptionBuilder: the result of add(), which refines the option just declared.
@@ -114,7 +117,8 @@ class OptionSet {
   template <class Field>
   OptionBuilder add(std::string name, Field& field, std::string help);
 
-  // A list of tables: each entry is an Entry whose keys `declare(OptionSet&, Entry&)` lists (without a section).
+  // A list of tables: each entry is an Entry whose keys `declare(OptionSet&, Entry&)` lists (without a
+  // section).
   template <class Entry>
   OptionBuilder add_tables(std::string name, std::vector<Entry>& field, std::string help);
 

@@ -20,7 +20,8 @@ struct TomlEntry {
 // In the order of the text. Throws kUsage with name:line:column when the text is not TOML.
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& name);
 
-// The value of an override as typed after "key=": TOML when it parses as one value; otherwise the text itself.
+// The value of an override as typed after "key=": TOML when it parses as one value; otherwise the text
+// itself.
 Value read_override_value(std::string_view typed);
 
 }  // namespace longhaul::recipe

@@ -96,8 +96,8 @@ struct OptimOptions {
   Schedule schedule = Schedule::kCosine;
   double decay_power = 1;  // polynomial
   WsdFall wsd_fall = WsdFall::kExponential;
-  // linear, cosine, polynomial: steps from the end of warm-up to the final rate, 0: until train.steps; wsd: length
-  // of the last phase, 0: a tenth of train.steps.
+  // linear, cosine, polynomial: steps from the end of warm-up to the final rate, 0: until train.steps; wsd:
+  // length of the last phase, 0: a tenth of train.steps.
   int64_t decay_steps = 0;
   double final_lr_fraction = 0.1;  // fraction of lr at the end of the decay
   std::vector<OptimStage> stages;
