@@ -30,7 +30,8 @@ void write_error_stream(std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-// What stands in the terminal's last line: one bar, the last that was drawn. Never destroyed: threads may log until the process ends.
+// The text in the terminal's last line: one bar, the last that was drawn. It is never destroyed, because
+// threads may log until the process ends.
 struct Screen {
   std::mutex mutex;
   const void* owner = nullptr;  // whose bar it is

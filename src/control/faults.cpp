@@ -65,11 +65,13 @@ int64_t same_trace(const Ledger& history, const std::string& trace) {
   return found;
 }
 
-// The last fault was the same at the same step: what it reads is what it dies of. A sample that is read ahead kills at any of the steps before its own.
+// The last fault was the same at the same step, so the samples are the likely cause. A prefetched sample can
+// kill at any of the steps before its own.
 bool died_here_before(const Fault& fault, const Ledger& history, const Policy& policy) {
   if (fault.trace.empty() || fault.step < 0 || !without_progress(history)) return false;
   const SearchChanged& before = history.search;
-  if (before.failed && before.trace == fault.trace && fault.step <= before.deadly_step) return false;  // it has been looked for here
+  // It has already been searched for here.
+  if (before.failed && before.trace == fault.trace && fault.step <= before.deadly_step) return false;
   for (auto incident = history.incidents.rbegin(); incident != history.incidents.rend(); ++incident) {
     if (!incident->opened.restarts) continue;
     return incident->opened.trace == fault.trace && std::abs(incident->opened.step - fault.step) <= policy.read_ahead;
@@ -297,7 +299,7 @@ std::string trace_of(const RankExited& exited) {
   constexpr size_t kLongest = 400;
   if (!exited.stack.empty()) return fmt::format("{} {}", exited.status, exited.stack).substr(0, kLongest);
   std::string text = exited.error.text;
-  // What a process that crashed had written last is of before; one that aborts says why.
+  // The last line of a crashed process was written before the crash; a process that aborts says why.
   constexpr int64_t kAborted = kSignal + 6;
   if (text.empty() && (exited.status <= kSignal || exited.status == kAborted)) text = last_line_of(exited);
   if (text.empty())

@@ -11,8 +11,8 @@
 namespace longhaul::observe {
 namespace {
 
-// The protocol-buffer encoding: a key is field number and wire type (0 varint, 1 eight bytes, 2 length and bytes, 5
-// four bytes).
+// The protocol-buffer encoding: a key is field number and wire type (0 varint, 1 eight bytes, 2 length and
+// bytes, 5 four bytes).
 void put_varint(std::string& out, uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   out += static_cast<char>(value);
@@ -83,8 +83,8 @@ std::string tensorboard_session_start(double wall_time, int64_t step) {
 
 TensorBoard::TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) { make_folders(folder_); }
 
-// TensorBoard reads the files of a folder in the order of their names, so a file of the same second gets a later
-// number.
+// TensorBoard reads the files of a folder in the order of their names, so a second file of the same second
+// gets a later number.
 void TensorBoard::open(double wall_time) {
   std::filesystem::path path;
   for (int serial = 0; path.empty() || std::filesystem::exists(path); ++serial) {

@@ -23,7 +23,7 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// What follows the step: the kind, and the numbers behind it. False: no such ending.
+// The part after the step: the kind, and its numbers. False: there is no such ending.
 bool read_ending(std::string_view ending, CheckpointName& name) {
   using Kind = CheckpointName::Kind;
   if (ending.empty()) return true;

@@ -16,7 +16,8 @@ using nlohmann::ordered_json;
 
 namespace {
 
-// The seal is appended to the text of the object in place of its closing brace, so what it covers is a prefix of the file.
+// The seal is appended to the text of the object in place of its closing brace, so what it covers is a prefix
+// of the file.
 constexpr std::string_view kSealStart = ",\n\"manifest_sha256\": \"";
 constexpr std::string_view kSealEnd = "\"\n}\n";
 constexpr size_t kHashLength = 64;

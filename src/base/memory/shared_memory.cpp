@@ -110,7 +110,7 @@ std::string MadeOnce::get(const std::string& key, const std::function<std::strin
       throw;
     }
   }
-  if (!wait_for(path)) return make();  // nobody else will
+  if (!wait_for(path)) return make();  // no other process will
   std::string bytes = read_text(path);
   count_reader(path);
   return bytes;

@@ -27,7 +27,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kAnsweredAtOnce = 4;            // by a thread each; other requests wait, and cost a descriptor each
+constexpr size_t kAnsweredAtOnce = 4;  // by one thread each; other requests wait and cost one descriptor each
 constexpr size_t kMostHeld = size_t{512} << 20;  // bytes of replies that have not been taken yet
 constexpr size_t kLongestReply = kMostHeld / 4;
 constexpr double kSlowest_bytes_per_s = 64 << 10;  // at which a reply must be taken, or its connection is cut
@@ -48,7 +48,8 @@ struct Connection {
 
 }  // namespace
 
-// All connections belong to the thread of `loop_`, answers are made in threads beside it; what they have made comes back through `made_`.
+// All connections belong to the thread of `loop_`; answers are made in other threads and come back through
+// `made_`.
 struct HttpServer::State {
  public:
   State(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
@@ -131,8 +132,9 @@ struct HttpServer::State {
     connections_.erase(found);
   }
 
-  // Closes connections until there is room. Each time the address with the most connections loses one: the oldest that has asked for nothing yet, else
-  // the oldest that does not take its reply. A client that only holds connections open so loses them first, and the others are answered.
+  // Closes connections until there is room. Each time the address with the most connections loses one: the
+  // oldest that has not sent a request yet, else the oldest that does not take its reply. So a client that
+  // only holds connections open loses them first, and the others are answered.
   void make_room(size_t more_connections, size_t more_bytes) {
     const auto held = [&] {
       size_t bytes = more_bytes;
@@ -169,8 +171,8 @@ struct HttpServer::State {
     }
   }
 
-  // Drops the bytes behind the request. A client that has shut down its sending side may still wait for the reply; one that has gone becomes ready a
-  // second time.
+  // Drops the bytes after the request. A client that has shut down its sending side may still wait for the
+  // reply; one that has gone becomes ready a second time.
   void pass_over(uint64_t number, Connection& connection) {
     std::string ignored;
     if (connection.socket.read(ignored) != Socket::Result::kEnd) return;
@@ -263,7 +265,7 @@ struct HttpServer::State {
     if (connection.socket.write(rest, written) == Socket::Result::kEnd) return drop(number);
     connection.sent += written;
     if (connection.sent < connection.bytes.size()) return;
-    // Closed at once, bytes of the request that nobody has read would take the reply back (RST).
+    // If it were closed at once, unread bytes of the request would discard the reply (RST).
     ::shutdown(connection.socket.descriptor(), SHUT_WR);
     connection.stage = Stage::kFarewell;
     connection.bytes = {};

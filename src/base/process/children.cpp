@@ -92,7 +92,8 @@ pid_t make_child(const ChildStart& start) {
                  .where = start.argv[0],
                  .hint = "raise the limit of processes: ulimit -u"});
   }
-  if (!start.own_session) ::setpgid(child, child);  // here as well: a signal to the group may be sent before the child has come to it
+  // Here as well: a signal to the group may be sent before the child has set it.
+  if (!start.own_session) ::setpgid(child, child);
   return child;
 }
 
@@ -129,7 +130,8 @@ int64_t user_id() { return ::geteuid(); }
 Children::Children(EventLoop& loop) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   loop.on_signal(SIGCHLD, [this] { reap(); });
-  // Threads that were there before the loop, OpenMP's for one, do not block the signal, and one that they take is lost.
+  // Threads that existed before the loop, such as OpenMP's, do not block the signal, and a signal delivered
+  // to them is lost.
   loop.every(kReap_s, [this] { reap(); });
 }
 
@@ -147,8 +149,8 @@ pid_t Children::start(const ChildStart& start, std::function<void(int status)> e
 
 void Children::signal(pid_t child, int signal) { ::kill(-child, signal); }
 
-// Its own first; then, one by one, what a child has left behind. Where the next of those is somebody else's, who waits for it, the rest comes with the next
-// look.
+// Reaps its own children first, then, one by one, orphans of children. If the next orphan belongs to a caller
+// that waits for it, the rest is reaped the next time.
 void Children::reap() {
   std::vector<pid_t> own;
   for (const auto& [child, ended] : running_) own.push_back(child);

@@ -66,7 +66,8 @@ pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>
   posix_spawn_file_actions_adddup2(&actions, output.write.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, errors.write.get(), STDERR_FILENO);
 
-  // Its own process group, so that a time-out also ends what it started; no signal is left blocked or ignored.
+  // Its own process group, so that a time-out also ends what it started; no signal is left blocked or
+  // ignored.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none, ignored;
@@ -90,8 +91,9 @@ pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>
   return child;
 }
 
-// Moves what the pipe holds into text; false once the other end is closed. The number of reads is bounded, at more than a
-// pipe can hold, so that a child that never stops printing cannot keep its time-out from being seen.
+// Moves the contents of the pipe into text; false once the other end is closed. The number of reads is
+// bounded, at more than a pipe can hold, so that a child that prints without end cannot prevent the check of
+// its time-out.
 bool drain(int descriptor, std::string& text) {
   std::array<char, 65536> buffer;
   for (int reads = 0; reads < 32; ++reads) {
@@ -123,7 +125,8 @@ bool ended(pid_t child, int& status, const std::string& program) {
 void open_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free descriptor is this one: those before it are open by now. Without /dev/null nothing could be said either.
+    // This is the lowest free descriptor, because those before it are open by now. Without /dev/null nothing
+    // could be reported either.
     if (::open("/dev/null", O_RDWR) != stream) ::_exit(static_cast<int>(ExitCode::kDisk));
   }
 }

@@ -32,10 +32,10 @@ void request(int signal) {
   ++stop_requests;
 }
 
-// Whoever pressed Ctrl-C sees at once that it was heard: the step, or the save, may take a while yet.
+// A user who presses Ctrl-C sees at once that it was received: the step, or the save, may take a while yet.
 void say_that_it_was_heard() {
   constexpr char kText[] = "\nstopping as soon as what was done is saved; Ctrl-C again aborts at once\n";
-  const int begin = on_terminal ? 0 : 1;  // there, the cursor stands behind ^C, or in a progress bar
+  const int begin = on_terminal ? 0 : 1;  // on a terminal the cursor is after ^C, or in a progress bar
   const int before = errno;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText + begin, sizeof(kText) - 1 - static_cast<size_t>(begin));
   errno = before;

@@ -16,7 +16,7 @@ using nlohmann::json;
                .hint = std::string(rules.hint)});
 }
 
-// Looks at every part as soon as it is read, before what it belongs to goes on.
+// Checks every part as soon as it is read, before the part that contains it continues.
 class JsonWatch {
  public:
   JsonWatch(const std::string& where, const JsonRules& rules) : where_(where), rules_(rules) {}

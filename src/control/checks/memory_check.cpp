@@ -11,7 +11,8 @@
 namespace longhaul::control {
 namespace {
 
-// A pattern of its own for every word: a word that lands at another address shows, as well as one whose bits stick. The finaliser of SplitMix64.
+// Every word gets a pattern of its own, so that a word written to the wrong address is detected as well as a
+// stuck bit. The function is the finaliser of SplitMix64.
 uint64_t pattern(uint64_t index, uint64_t round) {
   uint64_t x = index * 0x9e3779b97f4a7c15u + round;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -11,7 +11,7 @@
 namespace longhaul::control {
 namespace {
 
-// A physical interface has a device behind it; bridges, containers' pairs and the loopback have none.
+// A physical interface has a device; bridges, virtual pairs of containers and the loopback have none.
 void look_at_interface(const std::filesystem::path& interface, double most_errors, CheckFinding& finding) {
   const std::string name = interface.filename().string();
   const std::string state = kernel_line(interface / "operstate");

@@ -38,7 +38,8 @@ void DriverService::accept() {
   loop_.after(kFullPause_s, [this] { loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); }); });
 }
 
-// Who connects and says nothing must not keep out who has the secret: of the address with the most strangers the one that has waited longest goes.
+// Connections that send nothing must not keep out holders of the secret: of the address with the most
+// unproven connections, the one that has waited longest is closed.
 void DriverService::make_room_for_a_stranger() {
   std::map<std::string, std::vector<uint64_t>> strangers;
   size_t all = 0;
@@ -52,8 +53,9 @@ void DriverService::make_room_for_a_stranger() {
   close_connection(most->second.front());
 }
 
-// To a driver that has begun nothing yet nodes may be ahead of its journal, which was lost or could not be written: it takes up theirs. Once it has, a node of
-// a later generation is another driver's.
+// A driver that has begun nothing yet may find nodes ahead of its journal, which was lost or could not be
+// written; it takes over their generation. After it has begun, a node of a later generation belongs to
+// another driver.
 uint64_t DriverService::shown_generation() const {
   constexpr uint64_t kTakesUpAny = uint64_t{1} << 62;
   return settled_ ? static_cast<uint64_t>(core_->generation()) : kTakesUpAny;
@@ -87,7 +89,8 @@ void DriverService::on_node_message(uint64_t number, NodeMessage message) {
   feed(FromNode{connection.node, std::move(message)});
 }
 
-// The core says first whether the node is taken: one that is refused must not take the place of one of its name that is there.
+// The core decides first whether the node is accepted: a refused node must not replace a connected one of the
+// same name.
 void DriverService::on_hello(uint64_t number, const NodeHello& hello) {
   Connection& connection = connections_.at(number);
   const std::string name = connection.channel->peer().name;
@@ -155,7 +158,7 @@ void DriverService::on_closed(uint64_t number, const Channel::Closing& closing) 
   if (is_local(node)) loop_.after(kDeath_s, [this, node] { look_for_dead(node); });
 }
 
-// Of a daemon that an earlier driver started; the ends of our own children are told.
+// For a daemon that an earlier driver started; the ends of this process's own children are reported.
 void DriverService::look_for_dead(const std::string& node) {
   if (result_ || local_[node] != 0 || connection_of(node) || node_lives(options_.plan.run, node)) return;
   feed(NodeDied{.node = node, .reachable = true, .text = "its daemon has ended"});

@@ -1,4 +1,5 @@
-// DriverService: the engine that the run's machines come from, and what hosts have done over weeks. Where nodes are daemons of this machine there is neither.
+// DriverService: the engine that provides the run's machines, and the history of hosts over weeks. If the
+// nodes are daemons of this machine there is neither.
 #include <algorithm>
 
 #include "base/clock.h"
@@ -13,7 +14,7 @@ namespace {
 constexpr double kAnswers_s = 0.2;
 constexpr double kAskAgain_s = 10;  // an engine that had no machine
 
-// What an incident says of a host; nothing: it is the program's, or a person's doing.
+// What an incident says about a host; nothing: the cause is the program, or a person.
 std::optional<HostEvent> event_of(const std::string& fault, bool one_node) {
   const std::optional<FaultClass> kind = fault_class_named(fault);
   if (!kind) return std::nullopt;
@@ -58,7 +59,7 @@ void DriverService::begin_engine() {
 }
 
 void DriverService::do_it(const RequestNode& command) {
-  if (!desk_) return;  // nobody to ask: nodes of this machine, or started by hand
+  if (!desk_) return;  // there is no engine: nodes are on this machine, or were started by hand
   std::vector<std::string> exclude = command.exclude;
   for (const auto& [name, node] : core_->ledger().nodes) {
     if (node.state == "lost") continue;
@@ -103,7 +104,8 @@ void DriverService::start_on(const std::string& host) {
                   });
 }
 
-// The engine ends a job that it wants back with SIGTERM: it is to come again. Whoever types Ctrl-C does not want that.
+// The engine ends a job that it wants back with SIGTERM, so the job is to be queued again. A person who types
+// Ctrl-C does not want that.
 bool DriverService::requeues() {
   if (!desk_ || last_signal_ != SIGTERM || result_->code != ExitCode::kPreemptedSaved) return false;
   desk_->requeue();

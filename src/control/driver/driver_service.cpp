@@ -40,7 +40,7 @@ int64_t stages_of(const RunPlan& plan) {
 
 namespace {
 
-// Of a run whose journal was lost the last driver's status may still tell; 0: nothing does.
+// If the journal of a run was lost, the last driver's status may still give the generation; 0: nothing does.
 int64_t generations_told_by(const fs::path& status) {
   if (!fs::exists(status)) return 0;
   try {
@@ -57,7 +57,7 @@ int64_t generations_told_by(const fs::path& status) {
   }
 }
 
-// What the driver passes over for good.
+// The samples that the driver skips for good.
 std::vector<data::SampleRange> skipped_for_good(const fs::path& run_folder) {
   std::vector<data::SkipEntry> skips = data::read_skips(data::skip_file(run_folder));
   std::erase_if(skips, [](const data::SkipEntry& one) { return one.by != "driver" || one.reason == kProbing; });
@@ -111,7 +111,8 @@ DriverResult DriverService::run() {
   }
   loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); });
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) loop_.on_signal(signal, [this, signal] { on_stop_signal(signal); });
-  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});  // an error where it is written is enough
+  // The error of the failing write is enough.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});
   loop_.on_signal(SIGUSR1, [this] {
     for (const auto& [node, pid] : pids_) Children::signal(static_cast<pid_t>(pid), SIGUSR1);
   });
@@ -175,7 +176,8 @@ void DriverService::arm() {
   });
 }
 
-// What follows from entries is done when they are on disk, and all of it is done, whatever fails in between: the core counts it as done.
+// The consequences of entries are carried out after the entries are on disk, and all of them are carried out,
+// even if one fails: the core counts them as done.
 void DriverService::apply(const Commands& commands) {
   for (const Command& command : commands) {
     if (const auto* entry = std::get_if<WriteJournal>(&command)) do_it(*entry);
@@ -290,7 +292,7 @@ void DriverService::do_it(const StartNode& command) {
   if (is_local(command.node)) start_local(command.node);
 }
 
-// What the nodes have told of their ranks, looked at as if all were of one machine.
+// What the nodes have reported of their ranks, analysed as if all were on one machine.
 void DriverService::do_it(const AnalyseHang& command) {
   HangFound found{.generation = command.generation};
   std::vector<detect::HangRank> ranks;
@@ -399,7 +401,8 @@ bool DriverService::rank_0_speaks_here() const {
 }
 
 void DriverService::look_for_slow() {
-  // A restart costs what this generation's start did; one that does not wait for a checkpoint costs steps besides.
+  // A restart costs as much as this generation's start did; one that does not wait for a checkpoint costs
+  // steps in addition.
   const Ledger& ledger = core_->ledger();
   const double restart_s = std::max(1.0, ledger.resumed_s - ledger.generation_since_s);
   for (const SlowRank& slow : slow_.look()) {

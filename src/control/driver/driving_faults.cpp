@@ -14,7 +14,8 @@ bool explains_itself(const Fault& fault) {
   return fault.source == Fault::Source::kExit && restart_is_futile(static_cast<ExitCode>(fault.status));
 }
 
-// Whose state can be believed after it: not where a machine or a rank computes what is wrong, nor where all fail alike by what they read.
+// The faults after which a rank's state can be trusted: not those in which a machine or rank computes wrong
+// results, nor those in which all ranks fail alike because of what they read.
 bool spares_state(const Fault& fault) {
   if (fault.source == Fault::Source::kHang) return !fault.program;
   if (fault.source == Fault::Source::kNodeSilent || fault.source == Fault::Source::kNodeDied) return true;
@@ -146,7 +147,8 @@ void Driving::suspect() {
   judge();
 }
 
-// Without a better analysis: stopped processes; else ranks that stand anywhere but in waiting; else those who are behind in a group's calls.
+// Without a better analysis the suspects are stopped processes; else ranks that stand still anywhere but in
+// waiting; else ranks that have made fewer calls in a group than others.
 std::vector<int64_t> Driving::outliers() const {
   std::vector<int64_t> stopped, standing, behind;
   std::map<std::string, int64_t> furthest;
@@ -167,7 +169,8 @@ std::vector<int64_t> Driving::outliers() const {
   return behind.size() * 2 < ranks_.size() ? behind : std::vector<int64_t>();
 }
 
-// Those at the work that hangs. Nobody whom they wait for is known where these are named: all of them are.
+// The ranks whose work hangs. If these are named, the rank for which they wait is unknown, so all of them
+// are.
 std::vector<int64_t> Driving::stuck_ranks() const {
   std::vector<int64_t> stuck;
   for (const auto& [number, rank] : ranks_) {
@@ -189,7 +192,7 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
   seen.kind = stuck_work_;
   std::set<std::string> nodes;
   for (const int64_t rank : suspects) nodes.insert(node_of(ledger_.placement, rank));
-  // What all ranks hang in is likelier to be what they share than their node.
+  // If all ranks hang in it, the cause is more likely something that they share than a node.
   const bool all = !stuck_work_.empty() && suspects.size() == ranks_.size() && suspects.size() > 1;
   if (nodes.size() == 1 && !all) seen.node = *nodes.begin();
   if (suspects.size() == 1) seen.rank = suspects.front();
@@ -266,10 +269,12 @@ void Driving::judge() {
   go(checking_.empty() ? State::kRepair : State::kDiagnose, fmt::format("{}: {}", name_of(verdict.fault), root.text));
 }
 
-// A fault behind the last checkpoint takes nothing away: no start would do anything more. What a machine reports of itself may mean that the state is wrong.
+// A fault after the last checkpoint loses nothing: a restart would do no more work. But a report of a machine
+// about itself may mean that the state is wrong.
 bool Driving::over_already(const Fault& root) {
   const bool state_is_good = root.source != Fault::Source::kHealth && root.source != Fault::Source::kCheck;
-  const bool trained = ledger_.resumed_step >= 0;  // ranks that were refused at their start have a reason to say so
+  // Ranks that were refused at their start have a reason to report that.
+  const bool trained = ledger_.resumed_step >= 0;
   if (plan_.steps <= 0 || committed_ < plan_.steps || !state_is_good || !trained) return false;
   note_committed();
   Verdict verdict = classify(root, ledger_, policy_, now_s_);
@@ -359,7 +364,7 @@ bool Driving::can_do_without(const std::string& name) const {
   return widest(slots_of(without(usable_nodes(true), gone))) != nullptr || policy_.replacement_s > 0;
 }
 
-// What becomes of the node. The verdict says afterwards what is really done.
+// Decides what happens to the node. The verdict is then set to what is really done.
 void Driving::act(const Fault& fault, Verdict& verdict) {
   const std::string& name = fault.node;
   if (name.empty() || !ledger_.nodes.contains(name)) return;

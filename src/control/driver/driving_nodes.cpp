@@ -45,7 +45,8 @@ std::string Driving::refusal(const std::string& name, const NodeHello& hello) co
     return fmt::format("{} is connected already, from {}", name, other->second.hello.host);
   }
   for (const auto& [known, record] : ledger_.nodes) {
-    // A machine that was started anew is another try, and so is a pod that comes elsewhere under its old name: both are checked first.
+    // A rebooted machine is another attempt, and so is a pod that runs elsewhere under its old name: both are
+    // checked first.
     const auto blocked = [&] { return record.state == "evicted" && record.until_s > now_s_ && record.boot_id == hello.boot_id; };
     if (known == name && blocked()) return fmt::format("it was evicted: {}", record.reason);
     // Under another name, but not where several nodes are one machine.
@@ -200,7 +201,7 @@ void Driving::take_end(const std::string& name, RankExited exited) {
   fault(std::move(seen));
 }
 
-// A daemon that says what it has: ranks that should be there and are not have ended, nobody knows how.
+// The daemon lists its ranks: ranks that should be there and are not have ended, for unknown reasons.
 void Driving::missing_ranks(const std::string& name, const NodeHello& hello, bool same_daemon) {
   std::vector<int64_t> missing;
   for (auto& [number, rank] : ranks_) {
@@ -257,7 +258,7 @@ void Driving::evict(const std::string& name, const std::string& why) {
 }
 
 void Driving::set_node(const std::string& name, const std::string& state, const std::string& reason, bool leaving) {
-  // A line for people; what was seen, stacks and all, stands in the incident.
+  // A line for people; all observations, including stacks, are in the incident.
   NodeChanged change{.node = name, .state = state, .reason = reason.substr(0, reason.find('\n')), .leaving = leaving};
   const auto known = ledger_.nodes.find(name);
   if (known != ledger_.nodes.end()) {
@@ -299,8 +300,8 @@ bool Driving::usable(const std::string& name) const {
          (record->second.state == "active" || record->second.state == "spare");
 }
 
-// Those that have ranks first, then those that are no spares, each by name; hosts that failed again and again behind them, and those that are to
-// leave last.
+// The nodes that have ranks first, then those that are no spares, each sorted by name; then hosts that failed
+// repeatedly, and nodes that are to leave last.
 std::vector<std::string> Driving::usable_nodes(bool spares) const {
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {

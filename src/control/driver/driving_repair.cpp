@@ -21,7 +21,7 @@ void Driving::start_checks(const std::string& suite, double limit_s, const std::
   }
 }
 
-// Those that gave no answer, that failed a check, or whose bits are not those of most.
+// The nodes that gave no answer, that failed a check, or whose bits differ from those of most nodes.
 std::vector<std::string> Driving::failed_checks(const std::vector<std::string>& names) const {
   std::map<std::string, std::map<std::string, int64_t>> signatures;  // by check
   std::map<std::string, int64_t> voters;
@@ -137,7 +137,7 @@ double Driving::waits_for_nodes_s() const {
   return wait_s;
 }
 
-// Those that are not used any more, for the reason of a run that nodes do not suffice for.
+// The nodes that are no longer used, for the message that there are too few nodes.
 std::string Driving::why_nodes_are_missing() const {
   std::string why;
   for (const auto& [name, record] : ledger_.nodes) {

@@ -20,7 +20,7 @@ void Driving::probe_died(const Fault& root) {
   search_on(true);
 }
 
-// After a probe that died of what is looked for, or outlived it.
+// Called after a probe that died as before, or that got past the place of the crash.
 void Driving::search_on(bool died) {
   const SearchChanged& tried = ledger_.search;
   const int64_t first = begin_search(tried.deadly_step, tried.trace, plan_, ledger_.skipped).begin;
@@ -44,7 +44,7 @@ void Driving::search_on(bool died) {
                   fmt::format("ranks die after step {} whatever they read: {}", step.next.deadly_step, step.next.trace));
   }
   const std::string text = fmt::format("samples {} to {} kill every rank that reads them (after step {}): they are passed over from now on",
-                                       step.found->begin, step.found->end - 1, step.next.deadly_step);  // ends the search: one entry
+                                       step.found->begin, step.found->end - 1, step.next.deadly_step);  // ends the search with one entry
   record(SamplesSkipped{.begin = step.found->begin, .end = step.found->end, .reason = text});
   for (const int64_t id : open_incidents_) {
     const IncidentRecord* incident = ledger_.open_incident(id);

@@ -18,7 +18,7 @@ namespace {
 constexpr double kAnswer_s = 20;
 constexpr int kMissingLooks = 2, kHotLooks = 3;
 constexpr uint64_t kThrottled =
-    0x08 | 0x20 | 0x40 | 0x80;  // by the hardware, for heat (by software, by hardware), for power that is not there
+    0x08 | 0x20 | 0x40 | 0x80;  // by the hardware, for heat (software, hardware), for lack of power
 
 constexpr const char* kHealthQuery =
     "--query-gpu=uuid,pci.bus_id,clocks_throttle_reasons.active,ecc.errors.uncorrected.volatile.total,remapped_rows.pending,"

@@ -12,7 +12,7 @@
 namespace longhaul::control {
 namespace {
 
-constexpr int64_t kSame_ns = 60'000'000'000;                          // the kernel says again and again what goes on
+constexpr int64_t kSame_ns = 60'000'000'000;  // the kernel repeats messages of a lasting condition
 constexpr std::array<int64_t, 4> kOfApplications = {13, 31, 43, 45};  // Xids that a program may cause by itself
 
 std::optional<int64_t> number_behind(std::string_view text, std::string_view words) {

@@ -21,7 +21,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return found;
 }
 
-// Interfaces that lead to everywhere: in a container that is a virtual one, which has no device behind it.
+// Interfaces of the default route: in a container that is a virtual one without a device.
 std::set<std::string> default_routes(const fs::path& file) {
   std::set<std::string> names;
   std::istringstream lines(kernel_text(file));
@@ -108,7 +108,7 @@ void LinkSensor::look_for_lost(const std::set<std::string>& present, std::vector
   }
 }
 
-// What happens to several links at once is one event: a card, a switch.
+// A simultaneous change of several links is one event: a card, a switch.
 std::vector<HealthReport> LinkSensor::in_one(const std::vector<HealthReport>& reports) {
   std::vector<HealthReport> joined;
   for (const HealthReport& report : reports) {

@@ -79,7 +79,8 @@ class Playing {
   }
 
   void tick(int64_t life) {
-    if (over_ || life != life_ || core_ == nullptr || held_up_) return;  // held up: another tick is due when that is over
+    // Held up: another tick is due afterwards.
+    if (over_ || life != life_ || core_ == nullptr || held_up_) return;
     feed(Tick{});
     if (over_ || life != life_ || core_ == nullptr) return;
     if (cluster_.newest_usable() > committed_) feed(Committed{committed_ = cluster_.newest_usable()});
@@ -130,7 +131,7 @@ class Playing {
   void lost(const std::string& node) { feed(ConnectionLost{node}); }
 
   void run(const ToNode& command) { cluster_.deliver(command.node, command.message); }
-  // As the shell does: it is told why, and ends its ranks and itself.
+  // As in DriverService: the node is told why, and ends its ranks and itself.
   void run(const Refuse& command) { cluster_.deliver(command.node, Release{.reason = command.reason, .evicted = true}); }
   void run(const CloseConnection& command) { cluster_.cut(command.node); }
   void run(const WriteJournal& command) {
@@ -195,7 +196,7 @@ class Playing {
     });
   }
 
-  // Another fault came, or the end, before it was told what became of this one.
+  // Another fault or the end came before this one was resolved.
   void forget_single() {
     if (single_) --result_.single;
     single_.reset();
@@ -281,7 +282,7 @@ class Playing {
     return true;
   }
 
-  // The driver's process stands: what comes meanwhile is heard afterwards, in its order.
+  // The driver's process stands still: what comes meanwhile is handled afterwards, in its order.
   bool hold_up(double for_s) {
     if (core_ == nullptr || held_up_) return false;
     held_up_ = true;
@@ -294,7 +295,7 @@ class Playing {
     return true;
   }
 
-  // With the driver that wrote it: the next one knows of nothing but what its status.json said, and what nodes say.
+  // The next driver only knows what the last one's status.json said, and what nodes report.
   bool lose_journal() {
     if (core_ == nullptr || dies_before_ > 0) return false;
     dies_in_the_middle_ = false;

@@ -122,7 +122,7 @@ void Channel::push(std::string_view payload) {
   if (!socket_) return;
   unsent_ += to_frame(payload);
   if (unsent_.size() > limits_.unsent_bytes) {
-    // Not at once: whoever sends may be in the middle of a list of channels.
+    // Not immediately, because the sender may be iterating over a list of channels.
     unsent_.clear();
     open_ = false;
     loop_.forget(socket_.descriptor());
@@ -148,7 +148,8 @@ void Channel::write() {
   loop_.change(socket_.descriptor(), {.reads = true, .writes = false});
 }
 
-// While this process stood nobody listened: what the other side said then is still to be read, so that time is no silence.
+// While this process stood still nothing was read: messages of that time are still to be read, so it does not
+// count as silence.
 void Channel::look_at_clock() {
   const int64_t now_ns = monotonic_ns(), since_ns = now_ns - std::exchange(looked_ns_, now_ns);
   if (const double stood_s = static_cast<double>(since_ns) * 1e-9 - 2 * look_every_s(); stood_s > 0) heard_ns_ += since_ns;

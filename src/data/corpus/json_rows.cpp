@@ -36,7 +36,7 @@ class ArrayLines final : public ByteStream {
       char out = 0;
       if (take(buffer_[at_++], out)) into[given++] = out;
     }
-    if (given == 0 && !failure_.empty()) refuse();  // behind all that was good
+    if (given == 0 && !failure_.empty()) refuse();  // after all good text
     return given;
   }
   int64_t consumed_bytes() const override { return array_->consumed_bytes(); }
@@ -85,11 +85,12 @@ class ArrayLines final : public ByteStream {
     if (in_string_) {
       in_string_ = escaped_ || c != '"';
       escaped_ = !escaped_ && c == '\\';
-      if (c == '\n') out = '\x01';  // no line end may stand in a string: the row is as bad as it was, and stays one line
+      // A string must not contain a line end: the row stays as bad as it was, and stays one line.
+      if (c == '\n') out = '\x01';
       return true;
     }
     if (c == '\n') out = ' ';
-    if (depth_ == 0 && (c == ',' || c == ']')) {  // behind a number, say
+    if (depth_ == 0 && (c == ',' || c == ']')) {  // after a number, for example
       state_ = c == ',' ? State::kBetween : State::kEnd;
       out = '\n';
       return true;
@@ -113,7 +114,7 @@ class ArrayLines final : public ByteStream {
   bool in_string_ = false, escaped_ = false, pending_newline_ = false;
 };
 
-// The first line that is not blank, to kFirstRowBytes, and the first byte of the one behind it.
+// The first non-blank line, up to kFirstRowBytes, and the first byte of the next one.
 struct FirstLine {
   std::string text;
   bool whole = false;
@@ -194,7 +195,7 @@ JsonRows json_rows_of(const fs::path& path, const std::string& field) {
   try {
     return json_shape_of(path, field);
   } catch (const Error&) {
-    return {};  // a file that breaks off within its first row; who reads it says what is wrong
+    return {};  // a file that ends within its first row; its reader says what is wrong
   }
 }
 

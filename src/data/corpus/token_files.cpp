@@ -166,7 +166,7 @@ class LlmcFile {
   int64_t tokens_ = 0;
 };
 
-// What an .idx says, checked against itself and the .bin.
+// The contents of an .idx, checked against itself and the .bin.
 class MegatronIndex {
  public:
   MegatronIndex(const fs::path& path, int64_t bin_bytes) : path_(path), file_(MappedFile::open(path)) {
@@ -198,7 +198,7 @@ class MegatronIndex {
   int64_t offset(int64_t sequence) const { return number_at<int64_t>(file_, kMegatronHeader + 4 * sequences_ + 8 * sequence); }
 
  private:
-  // One behind the other, without gaps, as its writer writes them: anything else is another file's index, or damaged.
+  // Contiguous, without gaps, as its writer writes them: anything else is another file's index, or damaged.
   void check_sequences(int64_t bin_bytes) const {
     int64_t expected = 0;
     for (int64_t s = 0; s < sequences_; ++s) {

@@ -23,7 +23,8 @@ struct Loader::Prefetch {
     int64_t first, rows;
     std::shared_future<Batch> batch;
   };
-  std::atomic<bool> abandoned = false;  // nobody wants what is still waiting: the run ends, perhaps for lack of memory
+  // Nobody needs the waiting batches: the run ends, perhaps for lack of memory.
+  std::atomic<bool> abandoned = false;
   std::map<int64_t, Slot> slots;        // by step
   Worker worker{"data-prefetch"};       // last: ends before the slots go
 };

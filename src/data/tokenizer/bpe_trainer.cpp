@@ -64,9 +64,10 @@ std::vector<WordCounts::Counted> count_words(const TextSource& next_text, const 
   return counts[0].sorted();
 }
 
-// The words as symbols, the counts of neighbouring pairs, and a heap of candidates, as the peer keeps them: a merged pair's
-// own count is not taken back, and a pair that comes up again gets a new candidate with only its new words. Both matter
-// only for tokens that can be spelled in two ways, and there they decide the result.
+// The words as symbols, the counts of neighbouring pairs, and a heap of candidates, as in `tokenizers`: the
+// count of a merged pair itself is not reduced, and a pair that occurs again gets a new candidate with only
+// its new words. Both matter only for tokens that can be spelled in two ways, and there they decide the
+// result.
 class PairMerger {
  public:
   PairMerger(const std::vector<WordCounts::Counted>& counted, const std::array<int32_t, 256>& byte_ids) {

@@ -241,7 +241,7 @@ void report(const PreparedSource& prepared) {
                .hint = hint});
 }
 
-// What is well-formed and hardly meant so.
+// Warns of input that is well-formed but probably a mistake.
 void warn_of_shares(const PreparedSource& prepared, const CorpusOptions& options) {
   if (prepared.held_out.documents() == 0 && options.held_out_percent > 0 && options.validation.empty())
     log_warning("no document of {} is held out: nothing of it can be evaluated", prepared.source);

@@ -33,7 +33,7 @@ class Analysis {
   HangReport run() {
     for (const auto& [rank, of] : ranks_) report_.ranks.push_back(rank);
     note_waits();
-    // What says most comes first.
+    // The most informative first.
     (void)(find_dead() || find_frozen() || find_disagreement() || find_ends() || find_circle() || find_network() || find_slowest());
     std::ranges::stable_sort(report_.suspects, std::ranges::greater(),
                              [this](const HangSuspect& each) { return std::pair(each.waiting, standstill(each.rank)); });
@@ -210,7 +210,8 @@ std::string waits_text(const std::vector<HangWait>& waits) {
   return text;
 }
 
-// Those that are at something, as they are in any process: without their numbers. Idle ones wait for work in a loop, and other libraries' are not looked at.
+// Working threads, which every process has, are named without their numbers. Idle threads wait for work in a
+// loop, and threads of other libraries are ignored.
 std::string threads_at_work(const std::vector<std::string>& lines) {
   const auto is_head = [](const std::string& line) { return !line.starts_with("  "); };
   std::string text;

@@ -69,7 +69,8 @@ bool holds(const std::vector<Alert>& alerts, const std::string& machine) {
 // Windows in which fewer machines than can be compared had all samples, scored or not.
 int64_t windows_of_too_few(const Pull& pull, const Channel& channel, int32_t peers, const Trace& trace) {
   const std::vector<size_t> places = places_in(pull, channel);
-  std::vector<int64_t> since(static_cast<size_t>(pull.count()), 0);  // the first second after the last sample that was missing
+  // The first second after the last missing sample.
+  std::vector<int64_t> since(static_cast<size_t>(pull.count()), 0);
   int64_t windows = 0;
   for (int64_t s = 0; s < pull.seconds; ++s) {
     int64_t whole = 0;
@@ -84,7 +85,7 @@ int64_t windows_of_too_few(const Pull& pull, const Channel& channel, int32_t pee
   return windows;
 }
 
-// Scores what is asked for.
+// Scores the requested windows.
 class LazyTraces : public TraceSource {
  public:
   LazyTraces(const Pull& pull, const std::vector<Channel>& channels, const DetectOptions& options)
@@ -144,7 +145,7 @@ std::vector<size_t> order_of(const Models& models, const DetectOptions& options)
   std::vector<size_t> order;
   if (options.priority == Priority::kPaper) {
     order = wanted;
-    std::sort(order.begin(), order.end());  // the table of metrics stands in the paper's order
+    std::sort(order.begin(), order.end());  // the table of metrics is in the paper's order
     return order;
   }
   if (options.priority == Priority::kTree && models.in_tree == 0) {

@@ -9,7 +9,7 @@
 namespace longhaul::detect {
 namespace {
 
-constexpr int64_t kCarried = 8;  // seconds that a sample stands for those that are missing
+constexpr int64_t kCarried = 8;  // seconds for which a sample replaces missing ones
 
 }  // namespace
 

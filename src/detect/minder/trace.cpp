@@ -118,7 +118,8 @@ void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
   for (int64_t f = 0; f < most; ++f, ++into) {
     const auto own = static_cast<size_t>(order_[static_cast<size_t>(f)]);
     const float* apart = apart_.data() + f * stride;
-    const double origin = rest_[own];  // moments about it lose no digits where one machine is far from many that are alike
+    // Moments about it stay accurate where one machine is far from many equal ones.
+    const double origin = rest_[own];
     double sum = 0, square = 0;
     for (int64_t i = 0; i < outside; ++i) {
       const auto other = static_cast<size_t>(order_[static_cast<size_t>(most + i)]);
@@ -127,7 +128,8 @@ void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
       middle[static_cast<size_t>(i)] = apart[other];
     }
     Moments moments = moments_of(sum, square, compared);
-    moments.deviation += 1e-9 + 1e-5 * std::abs(origin);  // so that rounding errors of equal sums do not look like scores
+    // So that rounding errors of equal sums do not look like scores.
+    moments.deviation += 1e-9 + 1e-5 * std::abs(origin);
     const double share = share_among_reference(-moments.mean / moments.deviation / std::sqrt(static_cast<double>(compared - 1)), compared);
     if (share < static_cast<double>(kLeastShare)) continue;
     const auto half = middle.begin() + outside / 2;

@@ -120,7 +120,7 @@ double variance_of(std::span<const float> values) {
   return square / static_cast<double>(values.size());
 }
 
-// What it makes of fresh windows, with z = mean as in use.
+// The reconstruction of new windows, with z = mean as in use.
 void measure(TrainedVae& vae, const WindowSource& windows, uint64_t first) {
   constexpr int64_t kWindows = 4096;
   std::vector<float> rows(static_cast<size_t>(vae.shape.window * vae.shape.inputs * kWindows));

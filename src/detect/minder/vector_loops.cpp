@@ -122,7 +122,8 @@ HWY_INLINE V decay(V x) {
   return hn::Mul(p, hn::BitCast(d, power));
 }
 
-// One LSTM step from the four gates' sums before their nonlinearities: c = f · c + i · g, h = o · tanh(c), with three divisions.
+// One LSTM step from the four gates' sums before their nonlinearities: c = f · c + i · g, h = o · tanh(c),
+// with three divisions.
 HWY_INLINE void cell(V in, V forget, V candidate, V out, V& c, V& h) {
   const D d;
   const V one = hn::Set(d, 1.0f);

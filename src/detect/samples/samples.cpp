@@ -121,7 +121,8 @@ void fill_machine(const Series& series, size_t machine, const Limits& limits, do
   }
 }
 
-// Values of profiling counters that are 0 in seconds in which the duty cycle is at its limit become "no data".
+// Values of profiling counters that are 0 in seconds in which the duty cycle is at its limit become "no
+// data".
 void forget_dead_counters(Pull& pull) {
   constexpr float kBusy = 0.99f;
   const auto place = [&](size_t metric) { return std::find(pull.metrics.begin(), pull.metrics.end(), metric) - pull.metrics.begin(); };

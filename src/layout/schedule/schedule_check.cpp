@@ -57,7 +57,8 @@ class Player {
     };
     std::vector<End> sends, receives;  // the n-th belong together
   };
-  using Done = std::tuple<Pass, int64_t, int64_t>;  // pass (either backward one: kBackwardInput), stage, micro-batch
+  // Pass (either backward one: kBackwardInput), stage, micro-batch.
+  using Done = std::tuple<Pass, int64_t, int64_t>;
 
   int64_t size() const { return static_cast<int64_t>(schedule_.ranks.size()); }
   static size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -148,7 +149,7 @@ class Player {
     return took(rank, action, cost);
   }
 
-  // Of the pass that is next on this rank.
+  // For the next pass on this rank.
   bool in_turns(int64_t rank, const Action& action) const {
     const size_t i = next_[at(rank)];
     return schedule_.pairs_in_turns && (action.joined || (i > 0 && schedule_.ranks[at(rank)][i - 1].joined));

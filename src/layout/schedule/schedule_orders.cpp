@@ -111,7 +111,8 @@ Passes zero_bubble_h1(int64_t rank, int64_t ranks, int64_t micro_batches) {
   return write.passes;
 }
 
-// The pattern needs 2p − 1 micro-batches to fill; of fewer, it is that pattern without those that are missing.
+// The pattern needs 2p − 1 micro-batches to fill; of fewer, it is that pattern without those that are
+// missing.
 Passes zero_bubble_v(int64_t rank, int64_t ranks, int64_t micro_batches) {
   const int64_t filled = std::max(micro_batches, 2 * ranks - 1), to_turn = ranks - rank;
   PassWriter write(2);
@@ -148,12 +149,14 @@ Passes zero_bubble_v(int64_t rank, int64_t ranks, int64_t micro_batches) {
   return write.passes;
 }
 
-// The eight phases of docs/sources/megascale.md §10.3. `near`: the chunk whose micro-batches enter at this half of the ranks; `far`: the other one.
+// The eight phases of docs/sources/megascale.md §10.3. `near`: the chunk whose micro-batches enter at this
+// half of the ranks; `far`: the other one.
 Passes dual_pipe(int64_t rank, int64_t ranks, int64_t micro_batches) {
   const int64_t half = ranks / 2, from_end = std::min(rank, ranks - 1 - rank), to_middle = half - from_end - 1, n = micro_batches / 2;
   const int64_t near = rank < half ? 0 : 1, far = 1 - near;
   PassWriter write(2, {0, n});
-  const auto both = [&](int64_t forward, int64_t backward) {  // one micro-batch's forward pass beside another's backward pass
+  // One micro-batch's forward pass together with another's backward pass.
+  const auto both = [&](int64_t forward, int64_t backward) {
     write.forward(forward, true);
     write.backward(backward);
   };

@@ -24,7 +24,7 @@ constexpr std::string_view kHeatStyle = R"css(
 }  // namespace
 
 std::string HeatMap::html() const {
-  size_t longest = row_axis.size() + column_axis.size() + 4;  // their names stand in the corner
+  size_t longest = row_axis.size() + column_axis.size() + 4;  // the axis names are in the corner
   for (const std::string& row : rows) longest = std::max(longest, row.size());
   size_t widest = 6;
   for (const std::string& column : columns) widest = std::max(widest, column.size());

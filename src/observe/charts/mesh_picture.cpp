@@ -24,7 +24,7 @@ svg{--ink:#1d2433;--soft:#5b6478;--card:#fff;--field:#eef1f6;--waits:#f3c766;--s
 <defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z"/></marker></defs>
 )css";
 
-// Where the fields of a mesh lie.
+// The positions of the fields of a mesh.
 class MeshPlaces {
  public:
   explicit MeshPlaces(const std::vector<MeshPicture::Axis>& axes) {

@@ -121,7 +121,7 @@ class LineReader {
       metrics[metric] = number.is_null() ? noted(name + "." + metric) : number.number();
     }
   }
-  // What the note says about a null: "loss=nan; grad_norm=inf".
+  // The note's text for a null: "loss=nan; grad_norm=inf".
   double noted(const std::string& name) const {
     const auto note = object_.value().find("note");
     if (note != object_.value().end() && note->is_string()) {

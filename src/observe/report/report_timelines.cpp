@@ -95,7 +95,7 @@ double milliseconds(int64_t ns) { return static_cast<double>(ns) * 1e-6; }
 
 bool is_pass(const Span& span) { return span.kind <= SpanKind::kBackwardWeight; }
 
-// The passes that train: those of an evaluation behind the step are not the schedule's.
+// The passes of training: those of an evaluation after the step are not part of the schedule.
 std::vector<Span> training_passes(const StepTrace& step) {
   int64_t end_ns = step.end_ns;
   for (const Span& span : step.spans) {
@@ -225,7 +225,8 @@ layout::PassCosts measured_costs(const PassPicture& measured, int64_t chunks) {
     const auto at = static_cast<size_t>(pass);
     return count[at] > 0 ? sum[at] / count[at] * static_cast<double>(chunks) : 0;
   };
-  // Of a backward pass in one piece, gradients of inputs and of weights take about the same; where both kinds stand, those in two pieces tell.
+  // In a backward pass in one piece, gradients of inputs and of weights take about equally long; where both
+  // kinds occur, those in two pieces are used.
   const double whole = mean(Pass::kBackward), input = mean(Pass::kBackwardInput), weight = mean(Pass::kBackwardWeight);
   return {
       .forward = mean(Pass::kForward), .backward_input = input > 0 ? input : whole / 2, .backward_weight = weight > 0 ? weight : whole / 2};
@@ -236,7 +237,7 @@ namespace {
 std::string slice(const Kind& kind, const char* more, Interval time, int64_t origin_ns, const Scale& scale, double y, double height,
                   const std::string& title) {
   const double x = scale.x(milliseconds(time.begin - origin_ns)), width = scale.x(milliseconds(time.end - origin_ns)) - x;
-  if (width < 0.1) return "";  // nobody sees it
+  if (width < 0.1) return "";  // too narrow to see
   return fmt::format("<rect class=\"{}{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"><title>{}: {}</title></rect>", more,
                      kind.style, x, y, width, height, html_escaped(title), milliseconds_text(milliseconds(time.end - time.begin)));
 }
@@ -244,7 +245,8 @@ std::string slice(const Kind& kind, const char* more, Interval time, int64_t ori
 std::string row_of(const StepTrace& step, int64_t origin_ns, const Scale& scale, double y, std::vector<std::string>& keys) {
   constexpr double kCompute = 20, kCalls = 7;
   std::vector<Span> spans = step.spans;
-  std::ranges::stable_sort(spans, {}, [](const Span& span) { return span.begin_ns - span.end_ns; });  // the longest lie behind
+  // The longest are in the background.
+  std::ranges::stable_sort(spans, {}, [](const Span& span) { return span.begin_ns - span.end_ns; });
   std::string svg;
   const auto note = [&](const Kind& kind) {
     if (std::string text = key(kind); std::ranges::find(keys, text) == keys.end()) keys.push_back(std::move(text));

@@ -10,7 +10,8 @@
 namespace longhaul::observe {
 namespace {
 
-// Protocol buffers' wire format: a key (field number, wire type), then a varint, eight bytes or a counted text.
+// Protocol buffers' wire format: a key (field number, wire type), then a varint, eight bytes or a counted
+// text.
 class Message {
  public:
   Message& number(int field, uint64_t value) {
@@ -47,7 +48,7 @@ class Message {
 constexpr int kPacket = 1;
 constexpr int kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kSequenceFlags = 13, kTrackDescriptor = 60;  // TracePacket
 constexpr int kUuid = 1, kName = 2, kProcess = 3, kParent = 5, kChildOrdering = 11, kOrderRank = 12;         // TrackDescriptor
-constexpr int kPid = 1, kProcessName = 6;                                                                    // ProcessDescriptor
+constexpr int kPid = 1, kProcessName = 6;  // ProcessDescriptor
 constexpr int kAnnotation = 4, kType = 9, kTrack = 11, kCategory = 22, kEventName = 23, kFlow = 47, kTerminatingFlow = 48;  // TrackEvent
 constexpr int kNoteInt = 4, kNoteDouble = 5, kNoteString = 6, kNoteName = 10;  // DebugAnnotation
 constexpr uint64_t kBegin = 1, kEnd = 2, kInstant = 3;

@@ -37,7 +37,7 @@ int64_t length_of(const std::vector<Interval>& intervals) {
   return length;
 }
 
-// How much of the one lies in the other; both united.
+// The length of the intersection of two lists of intervals, each without overlaps.
 int64_t common_length(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   int64_t length = 0;
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {

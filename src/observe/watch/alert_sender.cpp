@@ -77,7 +77,8 @@ void AlertSender::post(const Message& message) {
         return;
       }
       why = fmt::format("the webhook answered {}", answer.status);
-      if (answer.status >= 400 && answer.status < 500 && answer.status != 429) break;  // it will not take it the next time either
+      // It will not accept it the next time either.
+      if (answer.status >= 400 && answer.status < 500 && answer.status != 429) break;
     } catch (const Error& error) {
       why = error.fields().what + ": " + error.fields().found;
     }

@@ -108,7 +108,8 @@ void compare_work(LatencyMap& map, const Ranks& ranks, const Peers& peers) {
       LatencyMap::Row& row = map.rows[i];
       row.work = work[i], row.work_z = z[i];
       row.score = work[i] > 0 ? middle / work[i] : 1;
-      const auto measured = static_cast<int64_t>(ranks.at(row.rank).size());  // it may have come later than others
+      // It may have started later than others.
+      const auto measured = static_cast<int64_t>(ranks.at(row.rank).size());
       row.straggler = row.score < kStragglerScore && row.work_z > kStragglerZ && measured >= kStragglerSteps;
     }
   }

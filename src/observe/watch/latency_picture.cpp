@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kShownRows = 24;
 constexpr int kRowHeight = 24, kStripFrom = 500;  // the width from which there is room for steps
 
-// From faster than the peers to slower: a CSS class for a colour, by steps that are told apart.
+// From faster than the peers to slower: a CSS class for a colour, in distinguishable steps.
 const char* colour_of(double z) {
   if (!std::isfinite(z)) return "h0";
   if (z > 8) return "h3";
@@ -29,7 +29,7 @@ const char* colour_of(double z) {
 
 double worst_of(const LatencyMap::Row& row) { return std::isfinite(row.work_z) ? std::abs(row.work_z) : 0; }
 
-// Of many rows those that stand out most, in their order.
+// Of many rows the most conspicuous ones, in their order.
 std::vector<const LatencyMap::Row*> shown_rows(const LatencyMap& map) {
   std::vector<const LatencyMap::Row*> rows;
   for (const auto& row : map.rows) rows.push_back(&row);

@@ -219,7 +219,7 @@ std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& ale
                                {"time", time_bar(run)},
                                {"charts", rest},
                                {"links", links_panel(run)}};
-  // The ranks of many need the whole width: then the incidents stand beside the loss.
+  // Many ranks need the whole width: then the incidents are next to the loss.
   const auto place = [&](const char* id) { return std::ranges::find(panels, id, &Panel::id); };
   if (run.world() > kPairedRanks) std::rotate(place("mesh"), place("incidents"), place("incidents") + 1);
   return panels;

@@ -24,10 +24,11 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kTracedSteps = 5;  // that a download has
-// Of the trace files' ends: of all together, and what at least and at most of each.
+// The limits of bytes that are read from the ends of trace files: for all together, and the least and the
+// most for each.
 constexpr int64_t kServedTraceBytes = 64 << 20, kLeastServedBytes = 256 << 10, kMostServedBytes = 8 << 20;
 
-// Styles stand in the page, scripts come from this server alone, nothing comes from elsewhere.
+// Styles are in the page, scripts come from this server only, nothing comes from elsewhere.
 const std::pair<std::string, std::string> kPagePolicy = {
     "Content-Security-Policy",
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"};
@@ -54,7 +55,7 @@ int64_t rank_in(const HttpRequest& request) {
 
 std::string hash_of(const std::string& text) { return fmt::format("{:012x}", xxh3(text) >> 16); }
 
-// Those of `panels` whose hash is not in `have`: "head.0123456789ab,tiles.…".
+// The panels whose hash is not in `have`: "head.0123456789ab,tiles.…".
 std::string panels_json(const std::string& title, const std::vector<Panel>& panels, const std::vector<std::string>& hashes,
                         const std::string& have) {
   std::set<std::string, std::less<>> known;
@@ -237,7 +238,7 @@ HttpReply LiveSite::answer_of(Site& site, const std::string& what, const HttpReq
   if (what != "report.html") return not_there();
   try {
     return {.body = read_text_beneath(site.folder, "report.html"), .headers = {kReportPolicy}};
-  } catch (const Error&) {  // there is none, or a link stands in its place
+  } catch (const Error&) {  // there is none, or a link is in its place
     return not_there();
   }
 }

@@ -14,7 +14,8 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr double kStuckAfter_s = 30;  // without progress; the driver's own deadlines are learnt per phase and decide what is done
+// Without progress; the driver learns its own deadlines per phase, and they decide the action.
+constexpr double kStuckAfter_s = 30;
 constexpr int64_t kLogBytes = 6000;
 constexpr int64_t kMostNodes = 8;  // that are shown each by itself
 
@@ -72,7 +73,7 @@ std::string node_text(const NodeStatus& node, int64_t ranks) {
   return fmt::format("<span class=\"node {}\"><b>{}</b> {}</span>", html_escaped(node.state), html_escaped(node.node), more);
 }
 
-// Where there are many, those that work are one.
+// If there are many ranks, the working ones are shown as one.
 std::string nodes_of(const RunStatus& status) {
   std::map<std::string, int64_t> ranks;
   for (const RankStatus& rank : status.ranks) ++ranks[rank.node];

@@ -73,7 +73,7 @@ struct Gathered {
   }
 };
 
-// Joules of the meters; of what came behind the last step, at the mean power before.
+// Joules of the meters; for the time after the last step, at the mean power before.
 Sourced metered(const Gathered& run, double seconds) {
   const double watts = run.joules / run.metered_s;
   return {"energy_it_kwh",
@@ -82,7 +82,7 @@ Sourced metered(const Gathered& run, double seconds) {
                       run.start->energy_meters.value_or("the machine's meters"), watts, 100 * std::min(1.0, run.metered_s / seconds))};
 }
 
-// ranks: on the first one's machine; its processor time stands for each of theirs.
+// ranks: those on the first one's machine; its processor time is used for each of them.
 Sourced modelled_processor(const Gathered& run, double seconds, double cores, double ranks, FootprintInput& input) {
   const observe::RunStart& start = *run.start;
   // Without the processor's time (events of an earlier version): that the threads worked all the while.
@@ -113,7 +113,7 @@ Sourced modelled_accelerator(const Accelerator& device, double seconds, double d
                       host.value.value)};
 }
 
-// Of the first rank's machine, brought to all of them.
+// Scales the values of the first rank's machine to all machines.
 Sourced of_all_machines(Sourced first, const std::string& first_host, const std::vector<RunMachine>& machines) {
   if (machines.size() < 2) return first;
   double watts = 0, of_first = 0;

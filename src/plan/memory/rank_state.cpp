@@ -12,14 +12,15 @@
 namespace longhaul::plan {
 namespace {
 
-// What comes for the passes through a layer.
+// The temporary part during the passes through a layer.
 struct Passing {
   double weights = 0, gradients = 0, gradient_shares = 0, summed = 0;
 };
 
 constexpr double kStageMessage = 16 << 20;  // parallel/pipeline/stage_gradients.h
 
-// Beside shared gradients of so many bytes: two messages under way, each with this rank's part and one of each other rank, and the sum of one of them.
+// In addition to shared gradients of so many bytes: two messages in transfer, each with this rank's part and
+// one of each other rank, and the sum of one of them.
 double beside_stage_sum(double bytes, double ranks) {
   const double first = std::min(bytes, kStageMessage), second = std::min(bytes - first, kStageMessage);
   return first * (ranks + 1) + second * ranks;

@@ -8,8 +8,10 @@ namespace {
 
 using recipe::Recompute;
 
-constexpr double kMegascaleReach = 0.83;  // calibration's fitted_reach() of its eight rows of Megatron-LM with 175B
-constexpr double kWindow = 1024;          // MegaScale's, not published: the one with which its printed shares and seconds agree
+// Calibration's fitted_reach() of its eight rows of Megatron-LM with 175B.
+constexpr double kMegascaleReach = 0.83;
+// MegaScale's, not published: the one with which its printed shares and seconds agree.
+constexpr double kWindow = 1024;
 
 void add_korthikanti(PublishedBuild& build) {
   struct Row {
@@ -85,7 +87,7 @@ recipe::ModelConfig megascale_model(bool large) {
   return large ? published_gpt(105, 20480, 160, 64000) : published_gpt(96, 12288, 128, 64000);
 }
 
-// What MegaScale changed, one after the other.
+// MegaScale's changes, one after the other.
 struct MegascaleTechniques {
   bool parallel_block = false, window = false, tensor = false, pipeline = false, data = false, operators = false;
 };

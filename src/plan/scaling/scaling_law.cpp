@@ -24,7 +24,7 @@ double between(double x, double x0, double x1, double y0, double y1) {
   return std::exp(std::log(y0) + share * (std::log(y1) - std::log(y0)));
 }
 
-// Of the curve at this compute; false: it has not been there.
+// The point of the curve at this compute; false: the curve does not reach it.
 bool read_off(const LossCurve& curve, double compute, EnvelopePoint& point) {
   const auto& points = curve.points;
   if (points.size() < 2 || compute < points.front().compute || compute > points.back().compute) return false;

@@ -121,7 +121,8 @@ ordered_json head_of(const PlanReport& report) {
             {"source", report.cluster.efficiency.source}}}};
 }
 
-// For people: of the batch and the cluster all that make a difference; of the layout the best few that fit, and fewer that memory alone forbids.
+// For people: of the batch and the cluster all changes that make a difference; of the layout the best few
+// that fit, and fewer that fail only by memory.
 std::vector<Change> told_changes(const std::vector<Change>& all, double tokens_per_second) {
   constexpr int kFitting = 8, kTooLarge = 3;
   int fitting = 0, large = 0;

@@ -13,7 +13,7 @@ namespace longhaul::recipe {
 
 namespace {
 
-// What makes a model one of a family.
+// The properties by which a model belongs to a family.
 struct Rule {
   bool (*holds)(const ModelConfig&);
   std::vector<std::string_view> keys;
@@ -90,7 +90,8 @@ const Rule kPlainRouter{[](const ModelConfig& m) {
                          "model.router_scale", "model.router_groups"},
                         "its router is a normalised softmax without bias, scale and groups"};
 
-// What configurations of public families say nothing of; what predicts further ahead is left out of them.
+// Options that configurations of public families do not have; modules that predict further ahead are left out
+// of them.
 const Rule kNoMup{
     [](const ModelConfig& m) { return m.width_factor() == 1; }, {"model.mup_base_hidden"}, "its logits are not divided, as muP's are"};
 const Rule kNoOutputGate{

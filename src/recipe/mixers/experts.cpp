@@ -263,9 +263,10 @@ BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
   const double jittered = made > 0 && !both ? made - size.hidden : made;
   // Probabilities and log-sums, weights, choices and places in the experts' order.
   const double routing = size.tokens * (experts + 1 + k) * size.wide + size.tokens * k * (8 + 8);
-  // Of the residual, z, the experts' input and weights; the gradient of their output has taken the output's place.
+  // Of the residual, z, the experts' input and weights; the gradient of their output has replaced the output.
   const double backward = size.hidden + z + rows + size.tokens * k * size.wide;
-  // The shared ones: gate and up, their product, and with a gate what they made and the gate before and behind its sigmoid.
+  // The shared experts: gate and up, their product, and with a gate their output and the gate before and
+  // after its sigmoid.
   const double shared_a = size.channels(model.shared_width()), shared_z = 2 * shared_a;
   const double gated = model.shared_gate ? size.hidden + 2 * size.channels(1) : 0;
   const double shared_backward = (model.shared_experts > 0 ? size.hidden : 0) + shared_z + (model.shared_gate ? size.hidden : 0);
@@ -274,7 +275,7 @@ BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
           .backward = std::max(backward + (model.shared_experts > 0 ? size.hidden : 0) - shared_z - shared_a - gated, shared_backward),
           .cheap = rows + a + shared_a + jittered,
           .again = std::max(backward + rows + a + size.hidden,
-                            shared_backward + shared_a + size.hidden),  // what was normed too, of which the rows are made
+                            shared_backward + shared_a + size.hidden),  // also the normalised input, from which the rows are made
           .evaluation = routing + size.tokens * k * 8 + std::max(2 * rows + a, size.hidden + shared_a) + 5 * size.hidden};
 }
 

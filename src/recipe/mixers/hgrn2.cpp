@@ -36,7 +36,7 @@ std::vector<MixerTensor> hgrn2_tensors(const ModelConfig& model) {
           head_columns("mixer.output", Role::kOutput, model.hidden, model.heads, model.head_dim)};
 }
 
-// A row for every layer of the model, whatever its mixer: a bound says how deep its layer lies.
+// A row for every layer of the model, whatever its mixer, because a bound depends on the depth of its layer.
 std::vector<MixerTensor> hgrn2_shared(const ModelConfig& model) {
   return {head_columns("hgrn2.lower_bounds", Role::kLowerBound, model.layers, model.heads, keys_of_hgrn2(model))};
 }

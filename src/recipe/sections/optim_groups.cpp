@@ -48,7 +48,7 @@ size_t group_of(const OptimOptions& optim, Role role) {
   return 0;
 }
 
-// Of group number - 1, or 0: of the rest.
+// For group number - 1, or 0: for the rest.
 OptimRule rule_of_group(const OptimOptions& optim, size_t number) {
   OptimRule rule{.options = optim};
   rule.options.groups.clear();

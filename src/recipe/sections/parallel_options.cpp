@@ -14,7 +14,8 @@ std::vector<std::string_view> names_of(PipelineSchedule) { return {"gpipe", "1f1
 std::vector<std::string_view> names_of(Dispatcher) { return {"all-to-all", "all-gather", "flex"}; }
 std::vector<std::string_view> names_of(Backend) { return {"threads", "gloo", "nccl"}; }
 
-// Sizes are at most 65,536, so products of two fit; what does not is far beyond any world, and is refused as such.
+// Sizes are at most 65,536, so products of two fit; larger ones are far beyond any world size, and are
+// refused as such.
 int64_t ParallelOptions::needed() const {
   const int64_t dense = cp * tp, sparse = ep * etp;
   int64_t all = 0;
