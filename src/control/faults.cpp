@@ -42,16 +42,16 @@ constexpr std::array<std::string_view, 11> kActionNames = {"tolerate",     "alar
 
 constexpr int kSignal = 128;
 
-// XID numbers of NVIDIA's driver, by what they ask for.
+// XID numbers of NVIDIA's driver, by the action that they require.
 bool one_of(int64_t number, std::initializer_list<int64_t> list) { return std::ranges::find(list, number) != list.end(); }
 
-// By a signal that somebody sends; others a process brings upon itself.
+// True for a signal that somebody sends; other signals are caused by the process itself.
 bool ended_from_outside(int64_t status) {
   constexpr int64_t kHangup = 1, kInterrupt = 2, kKill = 9, kTerminate = 15;
   return one_of(status - kSignal, {kHangup, kInterrupt, kKill, kTerminate});
 }
 
-// Faults since a newer step was committed.
+// Counts faults since a newer step was committed.
 bool without_progress(const Ledger& history) { return history.committed_step <= history.committed_at_last_fault; }
 
 int64_t same_trace(const Ledger& history, const std::string& trace) {
@@ -167,7 +167,7 @@ Verdict of_xid(const Fault& fault, const Ledger& history, const Policy& policy, 
   return {.fault = FaultClass::kDeviceOrApplication, .action = Action::kAlarm, .why = "a number that says nothing of the device"};
 }
 
-// A switch takes the links of all its nodes down: putting one out after the other mends nothing.
+// A switch takes down the links of all its nodes: evicting one after the other would not help.
 bool most_lost_links(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
   std::set<std::string> nodes = {fault.node};
   for (const IncidentRecord& incident : history.incidents) {
@@ -204,7 +204,7 @@ Verdict of_health(const Fault& fault, const Ledger& history, const Policy& polic
   return {.fault = FaultClass::kUnclear, .action = Action::kAlarm, .why = "an unknown report"};
 }
 
-// The first time the storage may have been at fault as well as the node.
+// The first time the storage may be at fault as well as the node.
 Verdict of_stuck_work(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
   const auto same = [&](const IncidentRecord& incident) {
     return incident.fault() == FaultClass::kStuckWork && incident.node() == fault.node;

@@ -64,7 +64,7 @@ std::optional<Width> width_of(const recipe::Recipe& recipe, int64_t ranks, int64
       for (const Axis axis : {Axis::kEdp, Axis::kEp, Axis::kEtp}) width.mesh.push_back({std::string(name_of(axis)), mesh.size(axis)});
     }
     return width;
-  } catch (const Error&) {  // the mesh or the schedule does not take it
+  } catch (const Error&) {  // the mesh or the schedule does not allow it
     return std::nullopt;
   }
 }

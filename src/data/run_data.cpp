@@ -67,7 +67,7 @@ Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& co
       {.vocabulary = options.vocabulary});
   if (bytes == 0) refuse_to_train_on_nothing(options, corpus);
   tokenizer.save(path);
-  return_free_memory();  // what counting words took is large, and what follows takes as much again
+  return_free_memory();  // counting words took much memory, and the next stage takes as much again
   log_info("trained a tokenizer of {} entries on {} in {}: {}", count_text(tokenizer.tokens()), bytes_text(bytes),
            duration_text(watch.seconds()), path.string());
   return tokenizer;

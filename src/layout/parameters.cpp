@@ -197,7 +197,7 @@ void Builder::layer(const std::string& prefix, int64_t like) {
   mixer(prefix, recipe::entry_of(channel).tensors(config_));
 }
 
-// Mixers may share a tensor that both have as a branch and by itself.
+// Mixers may share a tensor: one in a branch, the other by itself.
 void Builder::shared() {
   std::set<std::string> there;
   for (const recipe::Mixer used : recipe::mixers_used(config_)) {
@@ -331,7 +331,7 @@ int64_t key_copies(const ModelConfig& config, int64_t tensor_ranks) {
 }
 
 namespace {
-// As many ranks as can share, no more than there are.
+// As many ranks as can share, but no more than there are.
 int64_t most_that_divides(int64_t count, int64_t ranks) {
   while (count % ranks != 0) --ranks;
   return ranks;

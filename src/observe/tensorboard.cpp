@@ -95,7 +95,8 @@ void TensorBoard::open(double wall_time) {
 }
 
 void TensorBoard::append(const std::string& message) {
-  if (torn_) file_.truncate(good_bytes_);  // half a record of a full disk would end the file for every reader
+  // Half a record, left by a full disk, would end the file for every reader.
+  if (torn_) file_.truncate(good_bytes_);
   const std::string record = tensorboard_record(message);
   torn_ = true;
   file_.write(record);

@@ -29,13 +29,14 @@ double matrix_parameters(const recipe::ModelConfig& config) {
   return sum;
 }
 
-// Keys that a token sees in the mean over a sequence, the token itself by half; window 0: all before it.
+// Mean number of keys that a token sees over a sequence, counting the token itself half; window 0: all before
+// it.
 double keys_seen(double tokens, int64_t window) {
   const double most = window == 0 ? tokens : std::min(tokens, static_cast<double>(window));
   return most - most * most / (2 * tokens);
 }
 
-// A delta rule reads what it has under the key as well.
+// A delta rule also reads the state's value for the key.
 double recurrence_flops(const recipe::OperatorSizes& sizes) {
   const auto& [attention, recurrence, angles, delta_rule] = sizes;
   return 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value) +

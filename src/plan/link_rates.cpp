@@ -13,7 +13,7 @@ double nodes_of_ring(const Cluster& cluster, int64_t ranks, int64_t stride) {
   return static_cast<double>(ranks) / members_of_a_node(cluster, stride);
 }
 
-// `nodes`: whose column of the network's table holds.
+// `nodes`: selects the column of the network's table.
 double seconds_at(double rate, double bytes, double message, int64_t ranks, int64_t stride, double nodes, const Cluster& cluster) {
   if (ranks <= 1 || bytes <= 0) return 0;
   const double n = static_cast<double>(ranks);

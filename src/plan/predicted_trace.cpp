@@ -17,7 +17,7 @@ using observe::SpanKind;
 
 int64_t ns_of(double seconds) { return std::llround(1e9 * seconds); }
 
-// Exchanges of one pass over one chunk, in seconds, by the group that they go over.
+// Exchanges of one pass over one chunk, in seconds, by the group that makes them.
 struct Exchange {
   const char* group;
   const char* kind;

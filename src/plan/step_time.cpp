@@ -20,11 +20,11 @@ struct LayerTime {
   double tensor = 0, context = 0, experts = 0;
   // Part of `context`, if the layer is recomputed with its attention: entering states were kept.
   double context_again = 0;
-  double attention_backward = 0;  // five products for two where scores are made again
+  double attention_backward = 0;  // five products instead of two where scores are computed again
   double math() const { return products + expert_products + attention + recurrence; }
 };
 
-// That a token has any of its experts on a given rank, all experts being chosen alike.
+// The probability that a token has any of its experts on a given rank, if all experts are equally likely.
 double any_expert(const Work& work, const PlanLayout& layout) {
   return layout::chance_of_any(work.expert_count, work.expert_count / layout.ep, std::llround(work.experts_per_token));
 }
@@ -64,7 +64,8 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
     const double nodes = std::max(1.0, ep * etp / count(cluster.device.node)), away = 1 - 1 / nodes;
     const double share = cluster.efficiency.by_size ? all_to_all_share(sent, nodes) : 1;
     const double link_s = sent * (1 - away) / cluster.device.link_rate, network_s = sent * away / cluster.device.nic_rate;
-    const double dealt = sent > 0 ? std::max(link_s, network_s) / share + network_message_s(cluster) : 0;  // one rank has all: nothing goes
+    // One rank has all experts: nothing is sent.
+    const double dealt = sent > 0 ? std::max(link_s, network_s) / share + network_message_s(cluster) : 0;
     time.experts = 2 * (dealt + (whole > 0 ? whole / link_rate(cluster, whole) + link_latency_s(cluster) : 0));
   }
 }

@@ -18,7 +18,7 @@ using Problems = std::vector<Problem>;
 
 constexpr int64_t kByteTokens = 257;  // 256 bytes and the end of a document
 
-// Parameters of a layer's mixers, in doubles: sizes are checked before anybody multiplies them.
+// Parameters of a layer's mixers, in doubles, because sizes are checked before anything multiplies them.
 double elements(const ModelConfig& model, const std::vector<MixerTensor>& tensors) {
   double sum = 0;
   for (const MixerTensor& tensor : tensors) {
@@ -100,7 +100,7 @@ void shares(const ParallelOptions& parallel, Problems& out) {
        "parallel.zero=1, or parallel.zero_copies=1"});
 }
 
-// How rows travel to experts.
+// Checks how rows travel to experts.
 void padding(const Recipe& recipe, Problems& out) {
   if (!recipe.parallel.experts.padded) return;
   if (recipe.model.experts == 0 || recipe.model.router.capacity_factor == 0) {
@@ -258,7 +258,7 @@ void outer(const Recipe& recipe, Problems& out) {
   }
 }
 
-// muP knows what a step does as a model becomes wider of some optimizers only.
+// For muP the change of an optimizer's step with width must be known, which is so for some optimizers only.
 void width(const Recipe& recipe, Problems& out) {
   if (recipe.model.mup_base_hidden == 0) return;
   for (size_t number = 0; number <= recipe.optim.groups.size(); ++number) {

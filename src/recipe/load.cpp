@@ -232,7 +232,7 @@ void apply(const OptionSet& options, const Entry& entry, LoadedRecipe& loaded) {
   loaded.origins[option->name] = entry.origin;
 }
 
-// The preset named by the last entry that names one, as entries that come before all others.
+// The preset named by the last entry that names one, as entries that precede all others.
 std::vector<Entry> preset_entries(const std::vector<Entry>& entries) {
   const auto last =
       std::find_if(entries.rbegin(), entries.rend(), [](const Entry& entry) { return entry.key == "model.preset" && !entry.is_section; });

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kPieceBytes = 4 << 20;    // of verification
 constexpr int64_t kGapBytes = 64 << 10;     // runs closer than this are read in one pread
-constexpr int64_t kGatherBytes = 16 << 20;  // at most so much at once
+constexpr int64_t kGatherBytes = 16 << 20;  // limit of a combined read
 
 [[noreturn]] void damaged(const fs::path& file, const std::string& tensor, const std::string& what, const std::string& expected,
                           const std::string& found) {

@@ -86,7 +86,7 @@ CheckpointWriter::CheckpointWriter(FileSystem& files, fs::path checkpoints, int6
   LONGHAUL_ASSERT(step >= 0 && generation >= 0, "step {} generation {}", step, generation);
   make_folders_durably(files_, checkpoints_);
   temporary_ = checkpoints_ / CheckpointName{CheckpointName::Kind::kTemporary, step, generation}.text();
-  remove_tree(files_, temporary_);  // of a save that failed: its files are lost
+  remove_tree(files_, temporary_);  // the files of a save that failed
   files_.make_folders(temporary_);
 }
 
@@ -133,7 +133,7 @@ fs::path CheckpointWriter::commit(Manifest manifest) {
   const fs::path draft = temporary_ / "manifest.tmp";
   write_synced(files_, draft, to_text(manifest));
   files_.rename(draft, temporary_ / kManifestName);
-  // Already here, where a full disk still fails the save as a whole; point_latest_here() has only to move it.
+  // Done here, where a full disk still fails the save as a whole; point_latest_here() then only renames it.
   write_synced(files_, temporary_ / kLatestName, target.filename().string() + "\n");
   files_.sync_folder(temporary_);
   fault_point("checkpoint.before_rename", step_);

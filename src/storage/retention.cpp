@@ -11,11 +11,11 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Plan {
-  std::vector<fs::path> newer;  // than the first of `removed`, in order as far as is known
+  std::vector<fs::path> newer;  // those newer than the first of `removed`, in order as far as it is known
   PruneReport report;
 };
 
-// Why a usable checkpoint stays; empty: it may go. `position` counts from the newest.
+// The reason why a usable checkpoint stays; empty: it may be removed. `position` counts from the newest.
 std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, int64_t position, const RetentionPolicy& policy,
                            int64_t generation) {
   if (summary.generation > generation) return "of a later start of the run";
@@ -29,7 +29,7 @@ std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, in
   return "";
 }
 
-// `damaged`: path → what was found when it was read; they count for nothing.
+// `damaged`: path → the damage found when it was read; these do not count.
 Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs::path, std::string>& damaged, const RetentionPolicy& policy,
              int64_t generation) {
   Plan plan;

@@ -63,7 +63,7 @@ std::vector<std::string> processor_features() {
   const bool avx512 = __builtin_cpu_supports("avx512f");  // false as well when the system does not save the registers
   add(avx512, "avx512f");
   add(avx512 && __builtin_cpu_supports("avx512bw"), "avx512bw");
-  // Leaf 7: what the compiler's own check does not name everywhere.
+  // Leaf 7: features that the compiler's own check does not name everywhere.
   unsigned a = 0, b = 0, c = 0, d7 = 0, a71 = 0, d = 0;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d7)) return features;
   const unsigned subleaves = a;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kReap_s = 0.2;
 
-// In the child, after fork: only calls that are allowed there.
+// Runs in the child after fork: only async-signal-safe calls are allowed.
 [[noreturn]] void become(const ChildStart& start, char* const* argv, char* const* environment, int log, pid_t parent) {
   if (start.own_session) {
     ::setsid();
@@ -63,7 +63,7 @@ int open_log(const ChildStart& start) {
 
 namespace {
 
-// Pids of children whose ends are somebody's own business.
+// Pids of children for whose ends a caller waits.
 struct WaitedFor {
   std::mutex mutex;
   std::set<pid_t> pids;
@@ -158,10 +158,10 @@ void Children::reap() {
   for (const pid_t child : own) {
     if (::waitpid(child, &status, WNOHANG) != child) continue;
     const auto found = running_.find(child);
-    if (found == running_.end()) continue;  // what another's end led to
+    if (found == running_.end()) continue;  // removed in the reaction to another child's end
     const auto ended = std::move(found->second);
     running_.erase(found);
-    signal(child, SIGKILL);  // what it started ends with it
+    signal(child, SIGKILL);  // the processes that it started end with it
     ended(status_code(status));
   }
   const std::lock_guard lock(waited_for().mutex);

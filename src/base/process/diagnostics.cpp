@@ -120,7 +120,7 @@ void write_stack(Output& out, pid_t thread) {
     ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR2);
     for (int waited = 0; waited < kAnswer_ms && g_stack.count < 0; ++waited) ::poll(nullptr, 0, 1);
     pid_t expected = thread;
-    // Not taken back: the thread has begun to answer, and a handler that has begun ends.
+    // The request is not cancelled: the thread has begun to answer, and a handler that has begun ends.
     if (!g_stack.target.compare_exchange_strong(expected, 0)) {
       while (g_stack.count < 0) ::poll(nullptr, 0, 1);
     }
@@ -146,7 +146,7 @@ void note_frames(StackArea::Thread& thread, void* const* frames, int count, cons
   thread.count = count < 0 ? -1 : 0;
   int first = 0;
   while (first < count && frames[first] != interrupted) ++first;
-  if (first == count) first = 0;  // another way of unwinding: all of it
+  if (first == count) first = 0;  // the unwinder works differently here: keep all frames
   for (int i = first; i < count && thread.count < StackArea::kFrames; ++i)
     thread.frames[thread.count++] = reinterpret_cast<uint64_t>(frames[i]);
 }

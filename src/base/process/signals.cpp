@@ -16,7 +16,7 @@
 namespace longhaul {
 namespace {
 
-// Written by handlers, in whichever thread one runs: nothing but atomics without a lock.
+// Written by handlers, in whichever thread they run: only lock-free atomics.
 using Flag = std::atomic<int>;
 static_assert(Flag::is_always_lock_free);
 Flag stop_requested = 0;
@@ -66,7 +66,7 @@ void handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;  // a request waits for its loop; it is no reason for a read to fail
+  action.sa_flags = SA_RESTART;  // a request waits for its loop, and must not make a read fail
   sigaction(signal, &action, nullptr);
 }
 
@@ -114,7 +114,8 @@ void throw_if_stop_requested(std::string_view doing) {
 }
 
 bool pause_unless_stopped(double seconds) {
-  constexpr int64_t kSlice_ns = 50'000'000;  // within which a request is noticed that another thread took
+  // The delay until a request is noticed that another thread received.
+  constexpr int64_t kSlice_ns = 50'000'000;
   const int before = stop_requests;
   const int64_t end_ns = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
   while (stop_requests == before) {

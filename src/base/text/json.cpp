@@ -58,7 +58,7 @@ class JsonWatch {
 
   const std::string& where_;
   const JsonRules& rules_;
-  std::vector<size_t> keys_;  // read so far, of each object and array that is open
+  std::vector<size_t> keys_;  // keys read so far, for each open object and array
 };
 
 }  // namespace

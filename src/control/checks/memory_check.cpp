@@ -27,7 +27,7 @@ constexpr int64_t kGrain = 1 << 16;
 int64_t wrong_words(std::span<uint64_t> words, const std::function<void(std::span<uint64_t>)>& between) {
   std::atomic<int64_t> wrong{0};
   const auto count = static_cast<int64_t>(words.size());
-  // Each bit of each word once as 0 and once as 1.
+  // Tests each bit of each word as 0 and as 1.
   for (const uint64_t flip : {uint64_t{0}, ~uint64_t{0}}) {
     parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) words[static_cast<size_t>(i)] = pattern(static_cast<uint64_t>(i), 1) ^ flip;
@@ -48,7 +48,8 @@ CheckFinding memory_check(const CheckContext& context) {
   const double available = static_cast<double>(available_memory_bytes());
   const auto bytes = static_cast<int64_t>(std::min(wanted, available / 4));
   const auto count = static_cast<size_t>(std::max<int64_t>(bytes / 8, 1));
-  const std::unique_ptr<uint64_t[]> memory(new uint64_t[count]);  // not touched before the patterns are
+  // Its pages are not touched before the patterns are written.
+  const std::unique_ptr<uint64_t[]> memory(new uint64_t[count]);
   const std::span<uint64_t> words(memory.get(), count);
   const auto plant = [](std::span<uint64_t> planted) { planted[planted.size() / 3] ^= uint64_t{1} << 17; };
   const Stopwatch watch;

@@ -26,7 +26,7 @@ void look_at_interface(const std::filesystem::path& interface, double most_error
     finding.make(CheckStatus::kSlow, "interfaces that are up",
                  "ip link show " + name + ": a cable, a port of the switch, or one that is meant to be down");
   }
-  // A few of them are what a start of the link leaves.
+  // A few errors remain from the start of the link.
   if (errors > 100 && errors > most_errors * packets) {
     finding.found += fmt::format("{:.0f} errors in {:.0f} packets, ", errors, packets);
     finding.make(CheckStatus::kSlow, fmt::format("errors in less than {:g} of the packets", most_errors),

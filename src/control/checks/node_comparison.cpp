@@ -69,7 +69,7 @@ void compare_rates(const std::string& check, const std::string& name, const std:
 }  // namespace
 
 std::vector<NodeFinding> compare_nodes(const std::vector<SelfCheckReport>& nodes, const Limits& limits) {
-  // By check, name and, where it matters, model.
+  // Keyed by check, name and, where it matters, model.
   using Key = std::array<std::string, 3>;
   std::map<Key, std::vector<Held>> held;
   std::map<Key, std::vector<Rated>> rated;
@@ -188,7 +188,7 @@ void judge(NodesReport& report, const Limits& limits) {
   const auto add = [&](std::vector<NodeFinding> more) { report.findings.insert(report.findings.end(), more.begin(), more.end()); };
   add(compare_nodes(report.nodes, limits));
   add(judge_pairs(report.pairs, names, limits));
-  // From the middle of all, so that a first node whose clock is wrong is named, and not all others.
+  // Relative to the median of all, so that a first node whose clock is wrong is named, and not all others.
   if (report.clock_offsets_s.empty()) return;
   const double middle = median(report.clock_offsets_s), most = limits["clock_offset_seconds"];
   const bool two = report.clock_offsets_s.size() == 2;  // nobody knows which of the two is right

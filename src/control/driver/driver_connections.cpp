@@ -1,4 +1,4 @@
-// DriverService: who is connected, and the daemons of this machine.
+// DriverService: its connections, and the daemons of this machine.
 #include <algorithm>
 
 #include "base/clock.h"
@@ -11,9 +11,9 @@ namespace longhaul::control {
 namespace {
 
 constexpr size_t kMostConnections = 4096;
-constexpr size_t kMostStrangers = 64;  // whose greeting is not over
-constexpr double kFullPause_s = 1;     // without connections, when no file can be opened
-constexpr double kDeath_s = 0.1;       // after a connection has gone, until its daemon's lock is looked at
+constexpr size_t kMostStrangers = 64;  // connections whose handshake is not finished
+constexpr double kFullPause_s = 1;     // during which no connections are accepted, when no file can be opened
+constexpr double kDeath_s = 0.1;       // after a connection is lost, until its daemon's lock is checked
 
 }  // namespace
 
@@ -103,7 +103,7 @@ void DriverService::on_hello(uint64_t number, const NodeHello& hello) {
   if (std::ranges::none_of(commands, [](const Command& command) { return std::holds_alternative<Refuse>(command); })) {
     for (const auto& [other, before] : connections_) {
       if (other == number || before.node != name) continue;
-      close_connection(other);  // one that has not noticed yet that it is dead
+      close_connection(other);  // the old connection has not noticed yet that it is dead
       break;
     }
     connection.node = name;
@@ -146,7 +146,7 @@ void DriverService::on_closed(uint64_t number, const Channel::Closing& closing) 
   const std::string node = found->second.node;
   if (closing.refused) {
     log_warning("driver: {} was refused: {}", found->second.channel->peer_address(), printable(closing.reason));
-    // Somebody with the secret knows of a newer generation: this driver is of the past.
+    // A holder of the secret knows a newer generation: this driver is outdated.
     if (closing.refused->proven && closing.refused->code == ExitCode::kFenced && !result_) {
       result_ = DriverResult{.code = ExitCode::kFenced, .text = closing.reason};
       leave();
@@ -164,7 +164,7 @@ void DriverService::look_for_dead(const std::string& node) {
   feed(NodeDied{.node = node, .reachable = true, .text = "its daemon has ended"});
 }
 
-// With each generation: who has learnt a key of an earlier one can neither read on nor speak.
+// Done with each generation: the holder of an earlier generation's key can neither read nor send any more.
 void DriverService::renew_keys() {
   for (auto& [number, connection] : connections_) {
     if (connection.node.empty() || !connection.channel->is_open()) continue;

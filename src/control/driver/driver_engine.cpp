@@ -12,7 +12,7 @@ namespace longhaul::control {
 namespace {
 
 constexpr double kAnswers_s = 0.2;
-constexpr double kAskAgain_s = 10;  // an engine that had no machine
+constexpr double kAskAgain_s = 10;  // until an engine without a free machine is asked again
 
 // What an incident says about a host; nothing: the cause is the program, or a person.
 std::optional<HostEvent> event_of(const std::string& fault, bool one_node) {
@@ -37,7 +37,7 @@ std::optional<HostEvent> event_of(const std::string& fault, bool one_node) {
 
 }  // namespace
 
-// Hosts that failed again and again are used last.
+// Hosts that failed repeatedly are used last.
 std::vector<std::string> lemons_of(const std::filesystem::path& history, double now_s) {
   if (history.empty()) return {};
   const std::vector<HostRecord> records = read_records(history);
@@ -71,7 +71,7 @@ void DriverService::do_it(const RequestNode& command) {
   desk_->request_node(std::move(exclude));
 }
 
-// By its name in the run: that of its daemon's place, which the engine knows (NodeOptions::name).
+// By its name in the run: the name of its daemon's place, which the engine knows (NodeOptions::name).
 void DriverService::do_it(const ReleaseNode& command) {
   note_host(command.host, HostEvent::kExcluded);
   brought_.erase(command.node);
@@ -94,7 +94,7 @@ void DriverService::start_on(const std::string& host) {
   const std::vector<std::string> words =
       desk_->words_to_start_on(host, {options_.program, "node", "--driver", (control / "address").string(), "--secret",
                                       (control / "secret").string(), "--name", host, "--slots", std::to_string(options_.slots)});
-  if (words.empty()) return;  // it comes by itself
+  if (words.empty()) return;  // the daemon starts by itself
   make_folders(options_.run_folder / "logs");
   brought_.insert(host);
   children_.start({.argv = words, .log = options_.run_folder / "logs" / fmt::format("node-{}.log", host), .own_session = true},

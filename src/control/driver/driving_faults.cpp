@@ -9,7 +9,8 @@
 namespace longhaul::control {
 namespace {
 
-// Ranks that all die of the same give their own reason in the next moments: they are not ended at once.
+// Ranks that all die of the same cause report their own reasons shortly after each other, so they are not
+// ended at once.
 bool explains_itself(const Fault& fault) {
   return fault.source == Fault::Source::kExit && restart_is_futile(static_cast<ExitCode>(fault.status));
 }
@@ -30,7 +31,7 @@ bool names_a_machine(const Fault& fault) { return fault.source != Fault::Source:
 }  // namespace
 
 void Driving::fault(Fault fault) {
-  if (draining_) {  // nothing is started again
+  if (draining_) {  // nothing is restarted
     say(fault.text);
     drain_failed_ = true;
     if (stopping_ == Stopping::kSaving) stop_ranks(0, false, fault.text);
@@ -39,7 +40,7 @@ void Driving::fault(Fault fault) {
   if (state_ == State::kSuspect) {
     faults_.push_back(std::move(fault));
     if (!gathering_ && !analysing_) return;
-    gathering_ = analysing_ = false;  // it has said itself what it is
+    gathering_ = analysing_ = false;  // the rank itself has reported the cause
     stop_survivors(faults_.back());
     last_call_s_ = now_s_ + policy_.last_call_s;
     return;
@@ -62,7 +63,7 @@ void Driving::fault(Fault fault) {
   faults_ = {std::move(fault)};
 }
 
-// They have no peers to save with; each can leave what it has where the next start finds it.
+// They have no peers for a common save; each can write its state to where the next start finds it.
 void Driving::stop_survivors(const Fault& fault) {
   const bool leave = policy_.restarts > 0 && spares_state(fault);
   if (!leave) return stop_ranks(policy_.stop_grace_s, false, fault.text);
@@ -79,7 +80,7 @@ void Driving::health(const std::string& node, const HealthReport& report) {
   seen.text = fmt::format("{} reports {}{}{}: {}", node, report.kind, report.code != 0 ? fmt::format(" {}", report.code) : "",
                           report.device.empty() ? "" : " of " + report.device, report.text);
   Verdict verdict = classify(seen, ledger_, policy_, now_s_);
-  if (report.kind == "slow_now" && !replaceable(node)) return;  // a restart in its place mends nothing
+  if (report.kind == "slow_now" && !replaceable(node)) return;  // a restart on the same node would not help
   if (verdict.fault == FaultClass::kNetwork && verdict.action == Action::kEvict && !can_do_without(node)) {
     verdict.action = Action::kTolerate;  // for the same reason
     verdict.why += ", and no other node can take its place";
@@ -89,7 +90,7 @@ void Driving::health(const std::string& node, const HealthReport& report) {
     if (verdict.action == Action::kEvict) evict(node, seen.text);
     return;
   }
-  constexpr double kSame_s = 60;  // detectors say again and again what they see
+  constexpr double kSame_s = 60;  // detectors repeat what they see
   const auto same = [&](const IncidentRecord& incident) {
     return incident.fault() == verdict.fault && incident.node() == node && incident.opened.device == report.device;
   };
@@ -154,7 +155,7 @@ std::vector<int64_t> Driving::outliers() const {
   std::map<std::string, int64_t> furthest;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state != Rank::State::kRunning || !rank.beat) continue;
-    // As it was when the hang was noticed: meanwhile daemons were busy with evidence.
+    // The state when the hang was noticed, because daemons have been busy with evidence since.
     if (rank.beat->beat_age_s + std::max(0.0, fault_s_ - rank.beat_s) > policy_.rank_silent_s) stopped.push_back(number);
     if (rank.beat->phase != "communication") standing.push_back(number);
     int64_t& sequence = furthest[rank.beat->collective.group];
@@ -218,7 +219,7 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
   judge();
 }
 
-// The earliest that is no consequence; what a machine says of itself explains what its ranks died of.
+// The earliest fault that is no consequence; a machine's report about itself explains why its ranks died.
 Fault Driving::root_cause() const {
   Fault root = first_cause(faults_);
   if (!names_a_machine(root)) {
@@ -285,7 +286,7 @@ bool Driving::over_already(const Fault& root) {
   return true;
 }
 
-// Whether the run may go on after this fault; if not it has ended when this returns.
+// Whether the run may continue after this fault; if not, it has ended on return.
 bool Driving::pay(const Fault& root, const Verdict& verdict) {
   const auto end = [&](ExitCode code, const std::string& why, Action action) {
     Verdict last = verdict;
@@ -304,7 +305,7 @@ bool Driving::pay(const Fault& root, const Verdict& verdict) {
                fmt::format("more than {} restarts in {:.0f} h", policy_.restarts, policy_.restarts_window_s / 3600), Action::kStop);
   }
   const bool progress = ledger_.committed_step > ledger_.committed_at_last_fault;
-  // A disk may be full for an hour: the pauses grow meanwhile, and only the budget of restarts ends the run.
+  // A disk may be full for an hour: the pauses grow meanwhile, and only the restart budget ends the run.
   const bool program = (!names_a_machine(root) && verdict.fault != FaultClass::kStorage) || verdict.fault == FaultClass::kHang ||
                        verdict.fault == FaultClass::kStuckWork || verdict.fault == FaultClass::kUserCode;
   if (program && !progress && verdict.action != Action::kSearchBatch && !ledger_.search.active &&
@@ -343,7 +344,7 @@ int64_t Driving::open(const Fault& fault, const Verdict& verdict, bool restarts)
   return id;
 }
 
-// Another node has room for what this one does, and is not needed for anything else.
+// Another node has room for this node's ranks, and is not needed otherwise.
 bool Driving::replaceable(const std::string& name) const {
   int64_t needed = 0, free = 0;
   for (const NodeRanks& node : ledger_.placement) needed += node.node == name ? static_cast<int64_t>(node.ranks.size()) : 0;
@@ -357,7 +358,7 @@ bool Driving::replaceable(const std::string& name) const {
   return free >= needed;
 }
 
-// The others have room for a width of the run, or the engine brings another.
+// The other nodes have room for a width of the run, or the engine provides another.
 bool Driving::can_do_without(const std::string& name) const {
   std::set<std::string> gone = evicting_;
   gone.insert(name);
@@ -368,7 +369,7 @@ bool Driving::can_do_without(const std::string& name) const {
 void Driving::act(const Fault& fault, Verdict& verdict) {
   const std::string& name = fault.node;
   if (name.empty() || !ledger_.nodes.contains(name)) return;
-  const bool there_again = nodes_[name].connected;  // it has said hello since
+  const bool there_again = nodes_[name].connected;  // it has sent a hello since
   if (verdict.action == Action::kRestartNode) {
     if (there_again) {
       verdict.action = Action::kRestart;

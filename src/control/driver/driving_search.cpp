@@ -4,11 +4,11 @@
 
 namespace longhaul::control {
 
-// The fault that is looked for has come again while some samples were passed over.
+// The fault that is searched for has come again while some samples were skipped.
 void Driving::probe_died(const Fault& root) {
   say(fmt::format("samples {} to {} passed over: it died all the same", ledger_.search.skipped_begin, ledger_.search.skipped_end - 1));
   not_before_s_ = now_s_;
-  if (ledger_.search.deadly_step < root.step - plan_.prefetch - 1) {  // further on: it is another one
+  if (ledger_.search.deadly_step < root.step - plan_.prefetch - 1) {  // later: it is another fault
     SearchChanged over = ledger_.search;
     over.active = false;
     record(over);

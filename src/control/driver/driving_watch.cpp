@@ -35,7 +35,7 @@ bool Driving::all_ended() const {
       ranks_, [](const auto& rank) { return rank.second.state == Rank::State::kEnded || rank.second.state == Rank::State::kLost; });
 }
 
-// Loaded, first step, and how far.
+// Reports that ranks have loaded, that the first step is done, and how far they are.
 void Driving::watch_steps() {
   if (state_ == State::kLoad && std::ranges::all_of(ranks_, [](const auto& rank) { return rank.second.training(); })) {
     int64_t step = INT64_MAX;
@@ -82,7 +82,8 @@ bool Driving::watch_progress() {
     return true;
   }
   bool beyond = false, excused = false;
-  double overdue_s = 0;  // of who came last beyond his time: until then he was what the others waited for
+  // Of the rank that was the last to exceed its limit: until then the others were waiting for it.
+  double overdue_s = 0;
   std::string first;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state != Rank::State::kRunning || !rank.beat) continue;
@@ -113,7 +114,7 @@ bool Driving::watch_progress() {
   return true;
 }
 
-// Work of a rank's other threads that does not end: steps go on until somebody has to wait for it.
+// Work of a rank's background threads that does not end: steps go on until some rank has to wait for it.
 bool Driving::watch_background(int64_t number, const Rank& rank, double since_s) {
   for (const BackgroundBeat& work : rank.beat->background) {
     const double age_s = work.age_s + since_s, limit_s = time_outs_.work_limit_s(work.name, work.allowed_s);
@@ -156,7 +157,7 @@ void Driving::watch_end() {
   go(State::kDrain, fmt::format("rank {} has ended", std::ranges::find_if(ranks_, well)->first));
 }
 
-// Ranks were asked to save and end, or the first has ended by itself.
+// Called when ranks were asked to save and end, or when the first has ended by itself.
 void Driving::drain() {
   if (!all_ended()) {
     const double patience_s = draining_ ? policy_.save_s + policy_.gone_s : policy_.end_s;

@@ -20,7 +20,7 @@ namespace {
 // In classes with at least so many machines two metrics must agree, or one must show it for twice as long,
 // because an alarm may evict a node.
 constexpr int64_t kAgreementFrom = 1;
-constexpr double kEndOfLook_s = 2;  // for a look to end; a file system that hangs does not keep the driver
+constexpr double kEndOfLook_s = 2;  // for a look to end; a hanging file system must not delay the driver
 
 bool is_machine_of(const std::string& machine, const MinderPeer& peer) {
   return machine == peer.host || machine == peer.host + "/" + peer.node;
@@ -80,7 +80,7 @@ void MinderWatch::State::look() {
     const detect::Follower::News news = follower.more();
     for (const std::string& remark : news.remarks) say(remark);
     for (const detect::Alert& alert : news.alerts) {
-      if (alert.metric == detect::kNoData) continue;  // who is silent is known by beats
+      if (alert.metric == detect::kNoData) continue;  // silent nodes are known from heartbeats
       const auto peer = std::ranges::find_if(peers, [&](const MinderPeer& one) { return is_machine_of(alert.machine, one); });
       if (peer == peers.end()) continue;
       alerts.push_back({.node = peer->node,

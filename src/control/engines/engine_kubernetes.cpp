@@ -44,7 +44,7 @@ class Kubernetes final : public PlainEngine {
     return fmt::format("node {} gets no pod until its taint {} is removed, and the pod {} comes again elsewhere", node, kTaint, host);
   }
 
-  // Scheduling, and pulling an image on a node that has not got it.
+  // The time for scheduling, and for pulling an image on a node that does not have it.
   double replacement_s() const override { return 300; }
 
   // Both controllers count failures: JobSet restarts all its jobs up to failurePolicy.maxRestarts, the

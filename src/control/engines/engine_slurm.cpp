@@ -48,10 +48,10 @@ class Slurm final : public PlainEngine {
     return std::nullopt;
   }
 
-  // srun and the daemon's start; where the allocation has a node more.
+  // The time for srun and the daemon's start, if the allocation has a spare node.
   double replacement_s() const override { return text("SLURM_JOB_NODELIST").empty() ? 0 : 60; }
 
-  // A step of its own beside the one that may run there: --overlap, and without the allocation's other nodes.
+  // A step in addition to the one that may run there: --overlap, and without the allocation's other nodes.
   std::vector<std::string> words_to_start_on(const std::string& host, std::vector<std::string> words) const override {
     std::vector<std::string> all = {"srun", "--overlap", "--no-kill", "--nodes=1", "--ntasks=1", "--nodelist=" + host};
     all.insert(all.end(), words.begin(), words.end());

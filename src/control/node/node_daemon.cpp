@@ -29,7 +29,7 @@ constexpr double kStackWait_s = 0.5;                                         // 
 // Those that take seconds, before the first ranks of each start.
 constexpr std::array kQuickChecks = {"versions", "network", "disk", "gpu"};
 constexpr double kUnkillable_s = 5;     // for killed ranks to be gone, before what they use is taken away
-constexpr double kAbandoned_s = 86400;  // after which what runs have left in memory goes
+constexpr double kAbandoned_s = 86400;  // after this time the remains of runs in memory are removed
 constexpr double kEndGrace_s = 60;      // for ranks to save, when the daemon was asked to end
 
 // Checks whose bits must equal those of most nodes. Versions of drivers and libraries differ while a cluster
@@ -47,12 +47,12 @@ Endpoint driver_endpoint(const std::string& driver) {
 
 struct NodeDaemon::Asked {
   std::vector<Evidence> evidence;
-  std::atomic<bool> ready = false;  // then it is whole
+  std::atomic<bool> ready = false;  // set when its contents are complete
 };
 
 NodeDaemon::NodeDaemon(NodeOptions options)
     : options_(std::move(options)), children_(loop_), keys_(node_keys(options_.secret)), alone_since_ns_(monotonic_ns()) {
-  // As the engine calls this machine, so that it can be asked for another one in its place.
+  // The engine's name of this machine, so that it can be asked for a replacement.
   if (options_.name.empty()) options_.name = variable("SLURMD_NODENAME").value_or(machine().host);
 }
 
@@ -110,7 +110,7 @@ void NodeDaemon::on_closed(const Channel::Closing& closing) {
 
 void NodeDaemon::on_open() {
   own_address_ = channel_->own_address();
-  keys_.driver = channel_->driver_key();  // from now on no other is believed
+  keys_.driver = channel_->driver_key();  // from now on no other key is accepted
   if (!host_) make_host(channel_->peer().job);
   last_reason_.clear();
   send(NodeHello{.version = build_version().version,
@@ -146,7 +146,7 @@ void NodeDaemon::make_host(const std::string& run) {
       });
 }
 
-// A port that was free a moment ago is better than none: where no more files may be open the ranks go on.
+// A port that was free a moment ago is better than none: if no more files may be open the ranks go on.
 int64_t NodeDaemon::port_for_ranks() {
   try {
     port_ = free_port();
@@ -252,7 +252,7 @@ void NodeDaemon::take(const RunChecks& message) {
   std::error_code none;
   const fs::path disk = fs::exists(run_folder_, none) ? run_folder_ : fs::path(".");
   std::vector<std::string> words = {options_.program, "diagnose", "--json", "--folder", disk.string()};
-  // How much room there is on a disk that all share is no node's fault, and StorageSensor tells it.
+  // The free space of a shared disk is no node's fault, and StorageSensor reports it.
   words.insert(words.end(), {"--limit", "disk_free_bytes=0"});
   if (message.suite == "stop_time") {
     words.push_back("--deep");

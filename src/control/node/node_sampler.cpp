@@ -84,7 +84,7 @@ void NodeSampler::State::begin() {
   }
 }
 
-// The first one after the ranks' start has no rates yet.
+// The first sample after the ranks' start has no rates yet.
 void NodeSampler::State::sample(const std::vector<int64_t>& running) {
   if (!ring) return;
   try {

@@ -35,7 +35,7 @@ bool hears(pid_t process, int signal) {
   return false;
 }
 
-// The end of what this generation has written.
+// The end of this generation's output.
 std::string last_words_of(const fs::path& log, int64_t begins) {
   std::ifstream file(log, std::ios::ate);
   if (log.empty() || !file) return "";
@@ -117,7 +117,7 @@ RankHost::RankHost(EventLoop& loop, Children& children, RankHostOptions options,
 bool RankHost::any_running() const { return !ranks_.empty() || waiting_; }
 
 void RankHost::start(const StartRanks& start) {
-  if (start.generation <= generation_) return;  // of the past, or said twice
+  if (start.generation <= generation_) return;  // an old generation, or a repeated message
   generation_ = start.generation;
   ended_.clear();
   waiting_ = start;
@@ -190,7 +190,7 @@ std::vector<std::string> RankHost::environment(const StartRanks& start, size_t l
 void RankHost::start_one(const StartRanks& start, size_t local) {
   Rank rank{.rank = start.ranks[local], .generation = start.generation, .started_ns = monotonic_ns()};
   rank.board = options_.folder / "boards" / fmt::format("rank-{}", rank.rank);
-  fs::remove(rank.board);  // what an earlier rank said last is not this one's
+  fs::remove(rank.board);  // the last report of an earlier rank is not this one's
   if (rank.rank > 0 || !command_.terminal) {
     make_folders(fs::path(command_.run_folder) / "logs");
     rank.log = fs::path(command_.run_folder) / "logs" / fmt::format("rank-{}.log", rank.rank);
@@ -328,7 +328,7 @@ void RankHost::stop(const StopRanks& stop) {
     for (const Rank& rank : ranks_) Children::signal(rank.pid, hears(rank.pid, leave_signal()) ? leave_signal() : SIGKILL);
   } else {
     signal_all(SIGTERM);
-    signal_all(SIGCONT);  // one that is stopped hears nothing
+    signal_all(SIGCONT);  // a stopped process does not handle signals
   }
   loop_.after(stop.grace_s, [this, generation = stop.generation] {
     for (const Rank& rank : ranks_) {

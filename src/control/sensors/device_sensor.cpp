@@ -50,7 +50,7 @@ void DeviceSensor::look_at_cards(std::vector<HealthReport>& reports) {
   }
 }
 
-// Errors that the memory's own code could not correct, as the kernel counts them.
+// Errors that the memory's own error correction could not correct, as counted by the kernel.
 void DeviceSensor::look_at_memory(std::vector<HealthReport>& reports) {
   std::error_code none;
   for (const auto& controller : fs::directory_iterator(root_ / "sys/devices/system/edac/mc", none)) {

@@ -106,7 +106,7 @@ class Playing {
     }
   }
 
-  // Typed again after a while; what it was writing may be torn.
+  // The driver is started again after a while; what it was writing may be torn.
   void driver_dies() {
     tell("-- the driver dies");
     replay_is_the_same();
@@ -145,7 +145,7 @@ class Playing {
     }
   }
   void run(const WriteSkip& command) {
-    plan_.skipped = command.ranges;  // what skip.json says to a driver whose journal is lost
+    plan_.skipped = command.ranges;  // the contents of skip.json for a driver whose journal is lost
     std::vector<data::SampleRange> all = command.ranges;
     if (command.probe) all.push_back(*command.probe);
     cluster_.skip(joined(std::move(all)));
@@ -224,7 +224,7 @@ class Playing {
       single_ = target_;
       ++result_.single;
     }
-    quiet_after_s_ = time_.now_s + 40;  // another fault until then makes the story of two
+    quiet_after_s_ = time_.now_s + 40;  // another fault before then would mix the two incidents
   }
 
   bool injected(Injected kind) {
@@ -270,7 +270,7 @@ class Playing {
     return false;
   }
 
-  // At once, or in the middle of what it does about the next thing it hears.
+  // Immediately, or in the middle of its reaction to the next input.
   bool kill_driver() {
     if (core_ == nullptr) return false;
     if (dice_.uniform() < 0.5) {
@@ -336,7 +336,8 @@ class Playing {
     }
     result_.finished = over_ && result_.code == ExitCode::kDone;
     if (over_ && !documented(result_.code)) broken(fmt::format("ended with {}: {}", static_cast<int>(result_.code), result_.text));
-    const double end_s = time_.now_s + 200;  // everybody has heard, or is back from where it was and hears
+    // By then every node has been told, or has returned and been told.
+    const double end_s = time_.now_s + 200;
     cluster_.driver_gone();
     while (time_.now_s < end_s && cluster_.living_ranks() > 0 && time_.step()) {
     }
@@ -365,7 +366,7 @@ class Playing {
   std::string journal_;
   int64_t life_ = 0, dies_before_ = 0, newest_generation_ = 0, committed_ = -1;
   bool over_ = false, dies_in_the_middle_ = false, held_up_ = false;
-  std::vector<Input> unheard_;  // by a driver that is held up
+  std::vector<Input> unheard_;  // inputs that a held-up driver has not handled yet
   double begin_s_ = 0, quiet_after_s_ = 0;
   std::optional<int64_t> single_, target_;
 };

@@ -52,7 +52,7 @@ void Channel::close() {
 void Channel::fail(std::string reason, std::optional<Handshake::Refusal> refused) {
   const bool was_open = !receiving_.empty();
   release();
-  // Last: the handler may let go of this channel, which on_ready still holds.
+  // This comes last: the handler may release this channel, which on_ready still holds.
   if (const auto closed = std::exchange(handlers_, {}).closed) closed({std::move(reason), std::move(refused), was_open});
 }
 
@@ -140,7 +140,7 @@ void Channel::write() {
     const Socket::Result result = socket_.write(unsent_, written);
     if (result == Socket::Result::kNothing) return;
     if (result == Socket::Result::kEnd) {
-      unsent_.clear();  // what the other side has said before it went is still read
+      unsent_.clear();  // messages that the other side sent before it closed are still read
       break;
     }
     unsent_.erase(0, written);

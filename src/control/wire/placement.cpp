@@ -58,7 +58,7 @@ Placement torchrun_place(const Environment& environment) {
   place.rank = number_in(environment, "RANK", 0, place.size - 1);
   if (place.size == 1) return place;
   if (environment("LOCAL_WORLD_SIZE")) place.local_size = number_in(environment, "LOCAL_WORLD_SIZE", 1, place.size);
-  // A pod has one rank, and Kubeflow says nothing of it.
+  // A pod has one rank, and Kubeflow gives no local rank.
   if (place.engine != "Kubeflow" || environment("LOCAL_RANK")) place.local_rank = number_in(environment, "LOCAL_RANK", 0, place.size - 1);
   place.node_rank = place.engine == "Kubeflow" ? place.rank : place.rank / place.local_size;
   for (const char* const name : {"NODE_RANK", "GROUP_RANK"}) {

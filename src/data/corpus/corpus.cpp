@@ -139,7 +139,7 @@ class Filter final : public DocumentSink {
   size_t source_;
   std::optional<Split> only_;
   CorpusSink& sink_;
-  bool second_part_only_;  // of the next document: its first was read before an interruption
+  bool second_part_only_;  // for the next document: its first part was read before an interruption
   CorpusCounts counts_;
   DocumentInfo document_;
   Split split_ = Split::kTrain;

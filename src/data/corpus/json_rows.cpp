@@ -58,7 +58,7 @@ class ArrayLines final : public ByteStream {
     if (filled_ == 0 && state_ != State::kEnd) failure_ = "the end of the file inside the array";
     return filled_ > 0;
   }
-  // Whether the byte is given out, as what.
+  // Whether the byte is passed on, and as which byte.
   bool take(char c, char& out) {
     out = c;
     if (state_ == State::kElement) return within(c, out);
@@ -184,7 +184,7 @@ JsonRows json_shape_of(const fs::path& path, const std::string& field) {
   const FirstLine line = first_line_of(*stream);
   const auto kind = array ? JsonRows::Kind::kArray : JsonRows::Kind::kLines;
   JsonRows rows{.kind = kind, .has_field = has_string(line, field), .first = brief(line.text)};
-  // One object in one line is as likely a text of its own: rows come in numbers.
+  // One object in one line is as likely a text of its own: rows occur in numbers.
   if (!rows.has_field && !array && !(line.whole && line.next == '{' && is_object(line.text))) return {};
   return rows;
 }

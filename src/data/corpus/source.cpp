@@ -75,7 +75,7 @@ void judge_rows_without_field(const std::vector<JsonRowsWithoutField>& lacking, 
                .hint = "data.jsonl_field=KEY names the key that holds a document; rows of several texts must be joined into one first"});
 }
 
-// A table that is asked for by name, or as a data set, and cannot be read.
+// A table that is requested by name, or as a data set, and cannot be read.
 void require_readable(const fs::path& path) {
   if (is_table(path.filename().string()) && !can_read_tables()) read_table(path, "", 0, {});
 }
@@ -248,7 +248,7 @@ void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std
       read_text_file(*stream, {file, 0, entry.name}, options_.keep_binary, sink, advance);
     }
   }
-  if (progress) progress(entry.bytes - reported);  // also what a document that was left out left unread
+  if (progress) progress(entry.bytes - reported);  // also the bytes of a skipped document that were not read
 }
 
 }  // namespace longhaul::data

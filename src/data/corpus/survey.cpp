@@ -117,7 +117,7 @@ class Surveyor final : public DocumentSink {
   bool is_validation(size_t source) const { return source >= options_.sources.size(); }
   bool shares() const { return options_.held_out_percent > 0 && options_.held_out_percent < 100; }
 
-  // Validation first: of equal documents the first counts.
+  // Validation first: among equal documents the first counts.
   void read_all() {
     needs_texts_ = options_.remove_copies || shares() || !options_.validation.empty() || options_.source.skip_bad_lines;
     int64_t total = 0;
@@ -149,10 +149,10 @@ class Surveyor final : public DocumentSink {
     }
   }
 
-  // By the half that orders nothing.
+  // By the half of the digest that does not determine the order.
   bool held_out_by_hash(const Digest& digest) const { return digest.high % 100 < static_cast<uint64_t>(options_.held_out_percent); }
 
-  // For sources of which the hash holds out nothing: whole documents or cuts.
+  // For sources in which the hash holds out nothing: whole documents or cuts.
   void choose() {
     if (!shares()) return;
     struct Kept {

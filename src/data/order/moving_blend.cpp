@@ -47,7 +47,7 @@ void check_points(std::span<const BlendPoint> points) {
   }
 }
 
-// Whole multiples of 2^-62 that add up to 1; what rounding leaves over goes to the heaviest.
+// Whole multiples of 2^-62 that add up to 1; the rounding remainder goes to the largest share.
 std::vector<int64_t> shares_of(const std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<int64_t> shares;
@@ -60,7 +60,8 @@ std::vector<int64_t> shares_of(const std::vector<double>& weights) {
   return shares;
 }
 
-// From sample to sample, so that no share leaves the way between both ends and all of them add up to 0.
+// Changes from sample to sample, such that no share leaves the interval between both ends and all changes add
+// up to 0.
 std::vector<int64_t> slopes_of(const std::vector<int64_t>& from, const std::vector<int64_t>& to, int64_t samples) {
   std::vector<int64_t> slopes;
   for (size_t d = 0; d < from.size(); ++d) slopes.push_back((to[d] - from[d]) / samples);  // towards 0

@@ -69,7 +69,7 @@ RecallRow copy_row(const RecallShape& shape, const RandomStream& random) {
   RecallRow row;
   row.inputs.assign(static_cast<size_t>(shape.sequence), kGapToken);
   row.labels.assign(static_cast<size_t>(shape.sequence), layout::kIgnoreLabel);
-  const int64_t again = shape.sequence - shape.pairs;  // where the second time begins to be asked for
+  const int64_t again = shape.sequence - shape.pairs;  // where the second half, the question, begins
   row.inputs[static_cast<size_t>(again)] = kAgainToken;
   for (int64_t p = 0; p < shape.pairs; ++p) {
     const int64_t token = 2 + static_cast<int64_t>(random.below(static_cast<uint64_t>(p), static_cast<uint64_t>(shape.vocabulary - 2)));

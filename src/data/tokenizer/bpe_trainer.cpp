@@ -19,7 +19,7 @@ namespace longhaul::data {
 namespace {
 
 constexpr size_t kSliceBytes = 512 << 10;
-constexpr size_t kSlicesPerThread = 8;  // read together: enough that no thread waits long for another
+constexpr size_t kSlicesPerThread = 8;  // read together: so many that no thread waits long for another
 
 // Cuts a text into slices of about kSliceBytes at places where words end anyway.
 void slice(const Tokenizer& cutter, std::string_view text, std::vector<std::string_view>& slices) {
@@ -90,7 +90,7 @@ class PairMerger {
     int64_t count;
     size_t places;  // index of the words to merge in
   };
-  // The next pair to merge, or count 0.
+  // Returns the next pair to merge, or count 0.
   Best pop() {
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end(), later);
@@ -125,7 +125,7 @@ class PairMerger {
   };
   struct State {
     int64_t count = 0;
-    std::vector<uint32_t> fresh;  // words in which the pair came up since the last candidates were pushed
+    std::vector<uint32_t> fresh;  // words in which the pair occurred since the last candidates were pushed
   };
   static bool later(const Best& a, const Best& b) {
     if (a.count != b.count) return a.count < b.count;

@@ -112,7 +112,8 @@ bool remove_from_cache(const CacheEntry& entry) {
       if (error.code() == ExitCode::kUsage) return false;
       throw;
     }
-    // The manifest first: what an interruption leaves is taken for an unfinished preparation.
+    // The manifest is removed first, so that the remains after an interruption are taken for an unfinished
+    // preparation.
     fs::remove(entry.path / "dataset.json", problem);
     if (!problem) fs::remove_all(entry.path, problem);
   } else {

@@ -73,7 +73,8 @@ class Side {
  public:
   Side(fs::path folder, ShardIdentity identity) : folder_(std::move(folder)), identity_(std::move(identity)) {
     make_folders(folder_);
-    for (const fs::path& left : list_files(folder_)) fs::remove(left);  // of an attempt that did not end
+    // The remains of an attempt that did not end.
+    for (const fs::path& left : list_files(folder_)) fs::remove(left);
   }
   void add(std::span<const int32_t> tokens, int64_t text_bytes) {
     if (!open_) open_.emplace(folder_ / fmt::format("shard-{:05}.tokens", shards_.size()), identity_);

@@ -121,7 +121,7 @@ ShardWriter::ShardWriter(std::filesystem::path path, ShardIdentity identity) : p
 
 ShardWriter::~ShardWriter() {
   if (!file_) return;
-  std::error_code ignored;  // what stays is removed by the next preparation
+  std::error_code ignored;  // the next preparation removes the rest
   std::filesystem::remove(partial_, ignored);
 }
 
@@ -224,7 +224,8 @@ TokenShard TokenShard::open(const std::filesystem::path& path, const ShardIdenti
     refuse(where, fmt::format("checksum {:016x} of the table of block checksums", header.blocks_checksum), fmt::format("{:016x}", found));
   }
   shard.block_checked_ = std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(sections.blocks));
-  // The tables are used by everyone and small beside the tokens: check them, and what they say, now.
+  // The tables are used by all readers and are small compared with the tokens: they are checked completely
+  // now.
   int64_t previous = 0;
   for (int64_t end : shard.ends()) {
     if (end < previous || end > header.tokens) refuse(where, "document ends in ascending order", fmt::format("{} after {}", end, previous));

@@ -19,7 +19,7 @@ constexpr JsonRules kEvidenceRules{.what = "cannot read what a rank tells of a h
 }  // namespace
 
 HangRank hang_rank(const observe::BoardReader& board, bool alive) {
-  // The time last: nothing on the board is younger than it.
+  // The time is read last, so that nothing on the board is newer.
   HangRank rank{.progress = board.progress(), .calls = board.calls(), .alive = alive};
   rank.seen_ns = monotonic_ns();
   return rank;

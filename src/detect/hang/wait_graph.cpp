@@ -61,7 +61,7 @@ void WaitGraph::index(const RankRecords& rank) {
 auto WaitGraph::collective_of(const std::string& path, int64_t member, int64_t sequence) const -> std::pair<Came, const CallRecord*> {
   if (!knows(member)) return {Came::kUnknown, nullptr};
   const auto of = members_.find({path, member});
-  if (of == members_.end()) return {Came::kNo, nullptr};  // it has not even made the group
+  if (of == members_.end()) return {Came::kNo, nullptr};  // it has not even created the group
   const auto& calls = of->second.collectives;
   const auto call = calls.find(sequence);
   if (call != calls.end()) return {Came::kYes, call->second};

@@ -88,7 +88,7 @@ MahalanobisModel mahalanobis_in(const JsonView& json) {
   return model;
 }
 
-// Every tensor of the file with where its values are: written from there, and read to there.
+// Every tensor of the file with the location of its values, for writing and reading.
 struct Slot {
   std::string name;
   std::vector<int64_t> shape;

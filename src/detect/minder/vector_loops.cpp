@@ -102,7 +102,7 @@ void sums_any(Distance distance, const float* x, int64_t dims, int64_t stride, i
   }
 }
 
-// e^−x of |x| up to 40, beyond which gates are shut or open to the last bit of what follows.
+// e^−x for |x| up to 40, beyond which gates are 0 or 1 to the last bit of later results.
 HWY_INLINE V decay(V x) {
   const D d;
   const hn::RebindToSigned<D> di;

@@ -12,7 +12,7 @@
 namespace longhaul::detect {
 namespace {
 
-constexpr double kAlike = 0.5;  // correlation with the mean that a metric of a machine must reach, somewhere
+constexpr double kAlike = 0.5;  // correlation with the mean that a machine's metric must reach at some lag
 constexpr double kClearly =
     0.05;  // how much higher it must be than without a lag: three deviations of a correlation over 15 minutes
 

@@ -125,7 +125,7 @@ StoredRow row_again(const File& file, StoredRow row, size_t place, size_t rows) 
   return row;
 }
 
-// Times increase: where the clock was set back, what was measured before it counts only up to there.
+// Times increase: if the clock was set back, samples measured before count only up to that time.
 void drop_undone(SampleRing& ring) {
   std::vector<RingRow> kept;
   for (RingRow& row : ring.rows) {

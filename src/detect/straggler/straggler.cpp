@@ -131,7 +131,7 @@ void Judge::judge_peers(const std::vector<size_t>& peers) {
   }
 }
 
-// Its best quarter of the steps over its last one, and what it costs.
+// Its best quarter of the steps over its latest one, and its cost.
 void Judge::against_itself(size_t rank, Straggler& straggler) const {
   std::vector<double> seconds;
   for (const TimedStep& step : steps_) {
@@ -203,7 +203,7 @@ void Judge::judge_arrivals() {
     std::vector<double> own_data_s;
     for (const TimedStep& step : steps_) own_data_s.push_back(step.ranks[rank].data_s);
     const bool data = median(own_data_s) - usual_data_s > late[rank].lost_s / 2;
-    if (!data && timed_[rank] && !busier_[rank]) continue;  // somebody is always the last, if by little
+    if (!data && timed_[rank] && !busier_[rank]) continue;  // some rank is always the last, if by little
     using enum Straggler::Cause;
     Straggler straggler{.rank = times_.ranks[rank].rank, .host = times_.ranks[rank].host};
     straggler.cause = data ? kData : timed_[rank] ? kWork : kWaits;

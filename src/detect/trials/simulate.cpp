@@ -37,7 +37,7 @@ Behaviour behaviour_of(size_t metric) {
   return kBehaviours[metric];
 }
 
-// Numbers one after the other from a stream of their own.
+// Successive numbers from a stream of their own.
 class Draw {
  public:
   Draw(uint64_t seed, const std::string& name) : stream_(seed, name) {}

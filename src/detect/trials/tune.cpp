@@ -14,7 +14,7 @@ namespace {
 constexpr double kShares[] = {.5, .6, .7, .8, .9, .95};
 constexpr double kDistances[] = {.01, .02, .03, .05, .08, .12, .2, .3, .5, .8, 1.2, 2, 3, 5};
 
-// Traces that were made before, whole.
+// Complete traces that were made before.
 class StoredTraces : public TraceSource {
  public:
   explicit StoredTraces(const std::vector<Trace>& traces) : traces_(traces) {}

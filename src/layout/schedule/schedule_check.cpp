@@ -13,7 +13,7 @@
 namespace longhaul::layout {
 namespace {
 
-// Walks all lists at once, each as far as it goes.
+// Walks all lists at the same time, each as far as possible.
 class Player {
  public:
   Player(const Schedule& schedule, const PassCosts& costs)
@@ -51,7 +51,7 @@ class Player {
   // Between two ranks by one channel.
   struct Way {
     struct End {
-      int64_t micro_batch, stage;  // stage: that made the tensor
+      int64_t micro_batch, stage;  // stage: the one that made the tensor
       double time;
       bool awaited = false;
     };
@@ -111,7 +111,7 @@ class Player {
     return true;
   }
 
-  // Whether the tensor that a neighbouring stage made is on this rank.
+  // Whether the tensor from a neighbouring stage is on this rank.
   bool has(int64_t rank, Channel channel, int64_t made_by, int64_t micro_batch) const {
     if (schedule_.pipeline.hop(schedule_.route_of(micro_batch), made_by).rank != rank)
       return arrived_.contains({channel, made_by, micro_batch});

@@ -15,7 +15,7 @@ struct Around {
   std::vector<Action> before, after;
 };
 
-// A message as its receiver sees it: the action that needs it, and where its receive would best start.
+// A message from its receiver's view: the action that needs it, and the best start of its receive.
 struct Awaited {
   Action needed_by;
   size_t start = 0;

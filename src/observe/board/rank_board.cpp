@@ -70,7 +70,7 @@ struct BoardWriter::State {
 
   SharedFile file;
   BoardFile* board;
-  std::mutex mutex;  // of all that is written but the beat
+  std::mutex mutex;  // protects everything that is written except the beat
   BoardFile::Now now{};
   BoardFile::End end{};
   int64_t members = 0;
@@ -135,7 +135,7 @@ void BoardWriter::State::note_background() {
   board->background.store(all);
 }
 
-// At once: what this process would still write may be another generation's by now.
+// Immediately: whatever this process would still write may belong to another generation by now.
 void BoardWriter::State::end_with_lease() {
   constexpr std::string_view kWhy = "the lease of this node is over: its daemon does not answer any more";
   if (const std::unique_lock lock(mutex, std::try_to_lock); lock && end.code == 0) {

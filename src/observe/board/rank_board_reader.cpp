@@ -48,7 +48,7 @@ struct BoardReader::State {
   std::vector<GroupPlace> groups() const;
 };
 
-// Empty: it was replaced, or its rank died while it wrote it.
+// Empty: it was replaced, or its rank died during the write.
 std::optional<CallRecord> BoardReader::State::call(int64_t number) const {
   const auto entry = board().calls[number % kBoardCalls].load();
   if (entry.torn || entry.value.number != number + 1) return std::nullopt;

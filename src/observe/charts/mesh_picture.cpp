@@ -97,7 +97,7 @@ std::string field_svg(const MeshPlaces& places, const MeshPicture::Field& field)
   return svg + "</g>\n";
 }
 
-// Bent a little, so that arrows there and back do not hide each other.
+// Slightly curved, so that arrows in both directions do not hide each other.
 std::string arrow_svg(const MeshPlaces& places, const MeshPicture::Arrow& arrow) {
   auto [x, y] = places.corner(arrow.from);
   auto [to_x, to_y] = places.corner(arrow.to);

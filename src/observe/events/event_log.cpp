@@ -172,7 +172,7 @@ bool EventWriter::append(const Event& event) {
     if (torn_) file_.truncate(good_bytes_);
     torn_ = false;
     const std::string line = to_json(event) + "\n";
-    torn_ = true;  // until the write returns: half a line may be there
+    torn_ = true;  // until the write returns, because half a line may be there
     file_.write(line);
     torn_ = false;
     good_bytes_ += static_cast<int64_t>(line.size());

@@ -336,7 +336,7 @@ std::filesystem::path write_report(const std::filesystem::path& run_folder, cons
   } else {
     try {
       changes = recipe_changes(recipe_file);
-    } catch (const Error& error) {  // a page with a hole says more than none
+    } catch (const Error& error) {  // an incomplete page says more than none
       remark = "recipe.toml cannot be read: " + std::string(error.what());
     }
   }

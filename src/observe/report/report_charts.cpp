@@ -1,4 +1,4 @@
-// Which charts a run's page has, and their ranges.
+// Chooses the charts of a run's page, and their ranges.
 #include <fmt/format.h>
 
 #include <algorithm>

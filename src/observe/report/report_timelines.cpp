@@ -18,7 +18,7 @@ namespace {
 using layout::Pass;
 
 constexpr double kWidth = 1080, kLeft = 66, kRight = 14, kTop = 6, kAxis = 30;
-constexpr size_t kMostRows = 32;  // a page is looked at by people
+constexpr size_t kMostRows = 32;  // more cannot be read on a page
 
 double share_of(int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
 
@@ -278,7 +278,7 @@ std::string use_table(const std::vector<TimeUse>& all) {
   return html + "</table></div>\n";
 }
 
-// Ranks of the run whose trace is not there: by its recipe, or by the events that they have written.
+// Number of ranks of a run without a trace: by its recipe, or by the events that they have written.
 int64_t world_of(const std::filesystem::path& run_folder, const recipe::ParallelOptions& parallel) {
   if (parallel.ranks > 0 || !std::filesystem::is_directory(run_folder / "events")) return parallel.world();
   int64_t others = 0;
@@ -286,7 +286,8 @@ int64_t world_of(const std::filesystem::path& run_folder, const recipe::Parallel
   return std::max(parallel.world(), 1 + others);
 }
 
-// The schedule of the run in this folder; nothing where it has no pipeline. `measured`: of a step, or empty.
+// The schedule of the run in this folder; nothing if it has no pipeline. `measured`: the passes of a step, or
+// empty.
 std::optional<layout::Schedule> schedule_of(const std::filesystem::path& run_folder, const PassPicture& measured) {
   if (!std::filesystem::exists(run_folder / "recipe.toml")) return std::nullopt;
   const recipe::Recipe recipe = recipe::load(run_folder / "recipe.toml").recipe;

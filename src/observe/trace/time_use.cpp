@@ -18,7 +18,7 @@ struct Place {
 
 bool message_call(const CallSpan& call) { return !call.sends_to.empty() || !call.receives_from.empty(); }
 
-// Sorted, and overlapping ones made one.
+// Sorts intervals and merges overlapping ones.
 std::vector<Interval> united(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::begin);
   std::vector<Interval> all;

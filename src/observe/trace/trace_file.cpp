@@ -112,7 +112,7 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return failure == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
-// The lines that are whole.
+// The complete lines.
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostWaiting = 100;
 constexpr int kTries = 3;
-constexpr double kSlice_s = 0.1;  // in which an end is noticed
+constexpr double kSlice_s = 0.1;  // how soon the end of the command is noticed
 
 }  // namespace
 

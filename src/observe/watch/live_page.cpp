@@ -16,7 +16,7 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr int64_t kPairedRanks = 48;  // that have room beside the loss
+constexpr int64_t kPairedRanks = 48;  // as many have room next to the loss
 
 std::string live_tile(const std::string& name, const std::string& value, const std::string& unit, const std::string& more) {
   return fmt::format("<div class=\"tile\"><span class=\"name\">{}</span><b>{}{}</b><span class=\"more\">{}</span></div>\n", name, value,

@@ -18,7 +18,7 @@ namespace longhaul::observe {
 namespace {
 
 constexpr size_t kMostTroubles = 200, kMostIncidents = 500;
-constexpr int64_t kTraceBytes = 4 << 20;  // of each rank, when it is first met
+constexpr int64_t kTraceBytes = 4 << 20;  // of each rank, at the first poll
 constexpr int64_t kLookForFilesEvery = 5;
 constexpr double kSilentAfter_s = 60, kDriverSilentAfter_s = 15;
 

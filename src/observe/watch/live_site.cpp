@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kTracedSteps = 5;  // that a download has
+constexpr size_t kTracedSteps = 5;  // steps in a download
 // The limits of bytes that are read from the ends of trace files: for all together, and the least and the
 // most for each.
 constexpr int64_t kServedTraceBytes = 64 << 20, kLeastServedBytes = 256 << 10, kMostServedBytes = 8 << 20;
@@ -71,7 +71,7 @@ std::string panels_json(const std::string& title, const std::vector<Panel>& pane
   return ordered_json{{"title", title}, {"panels", list}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// The last steps of all ranks that have been recorded, from the ends of their files.
+// The last recorded steps of all ranks, from the ends of their files.
 std::vector<RankTrace> last_traces(const std::filesystem::path& folder) {
   std::vector<RankTrace> ranks;
   std::set<int64_t> steps;
@@ -173,7 +173,7 @@ std::vector<const RunView*> LiveSite::views() const {
   return all;
 }
 
-// Under the lock.
+// The lock must be held.
 template <class T, class Make>
 std::shared_ptr<const T> LiveSite::once_a_poll(OfPoll<T>& place, const Make& make) {
   if (place.poll != polls_) place = {.poll = polls_, .made = std::make_shared<const T>(make())};

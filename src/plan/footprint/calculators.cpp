@@ -18,7 +18,8 @@ struct LlmCarbonRow {
   const char* name;
   LlmCarbonQuestion question;
   double days, mwh, tonnes;
-  double actual_tonnes, error_percent;  // as reported by who trained it, and LLMCarbon's from that
+  // As reported by those who trained it, and LLMCarbon's error from that.
+  double actual_tonnes, error_percent;
 };
 
 const LlmCarbonRow kLlmCarbon[] = {

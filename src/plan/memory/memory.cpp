@@ -23,7 +23,7 @@ using enum MemoryPurpose;
 
 struct ParameterCounts {
   double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
-  double state_bytes = 0;    // of the optimizer, beside masters
+  double state_bytes = 0;    // of the optimizer, in addition to masters
   UpdateMemory updating;
 };
 
@@ -108,7 +108,7 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
   PurposeBytes bytes;
   bytes[kParameters] = e * counts.all + (wide - e) * counts.wide;
   bytes[kGradients] = wide * counts.all;
-  // Its state, and a master where the weight itself is not one.
+  // Its state, and a master if the weight itself is not one.
   bytes[kOptimizer] = counts.state_bytes + (e < wide ? wide * (counts.all - counts.wide) : 0);
   bytes[kPackedWeights] = packed_bytes(request);
   return bytes;
@@ -207,7 +207,7 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
       // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
       // it.
       const bool last = l == request.model.layers - 1;
-      kept -= attention_result_bytes(request, l).total();  // which are among what the layer has
+      kept -= attention_result_bytes(request, l).total();  // these are included in what the layer keeps
       const double results = last ? hidden : norm_bytes(request), entered = (post && !last ? 1 : 2) * hidden;
       const double mixer = kept + (post ? 0 : hidden) + blocks.at(2 * l).kept + results + entered + hidden;
       const BlockMemory &channel = blocks.at(2 * l + 1), &sequence = blocks.at(2 * l);
@@ -278,7 +278,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   plan.moments.push_back({request.evaluates ? "last save, evaluation" : "last save", saved});
 
   const double tokens_per_step = number(request.batch) * number(request.sequence), bytes_of_token = 3 * 8;
-  // Batches that wait, one being made, one being cut into micro-batches, and these.
+  // Batches that wait, one being made, one being cut into micro-batches, and the micro-batches.
   plan.not_tensors = bytes_of_token * (tokens_per_step * (number(request.prefetch) + 3) + request.tokens());
   return plan;
 }

@@ -13,7 +13,7 @@ namespace {
 
 std::string text_of(double bytes) { return bytes_text(whole_bytes(bytes)); }
 
-// The largest value, halved as often as it takes, that fits; else the smallest one there is.
+// The largest value that fits, found by repeated halving; else the smallest possible one.
 struct Lever {
   std::string setting;  // "train.micro_batch=4"
   double bytes = 0;

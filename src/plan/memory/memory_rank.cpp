@@ -32,7 +32,7 @@ int64_t outer_saved_bytes(const recipe::OuterOptions& outer, int64_t wide, bool 
   return wide * ((first_worker ? agreed : 0) + own);
 }
 
-// A table of the ranks of a run asks for each in its turn, and all stages of a pipeline share the lists.
+// A table of the ranks of a run asks for each in turn, and all stages of a pipeline share the lists.
 std::shared_ptr<const layout::Schedule> schedule_of(const layout::MeshRank& place, int64_t micro_batches) {
   struct Known {
     int64_t ranks = 0, micro_batches = 0;

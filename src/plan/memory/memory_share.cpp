@@ -17,7 +17,7 @@ using layout::Axis;
 // Beyond this the distribution of documents over context ranks is taken as even.
 constexpr int64_t kMostTokensSeen = int64_t{1} << 24;
 
-// The model as if what a rank has of it were all there is; layers and hidden channels are the whole model's.
+// The model as if a rank's part of it were the whole; layers and hidden channels are the whole model's.
 recipe::ModelConfig shared_model(recipe::ModelConfig model, const layout::Mesh& mesh) {
   const int64_t tp = mesh.size(Axis::kTp), ep = mesh.size(Axis::kEp), etp = mesh.size(Axis::kEtp);
   model.heads = largest_share(model.heads, tp);
@@ -33,7 +33,8 @@ recipe::ModelConfig shared_model(recipe::ModelConfig model, const layout::Mesh& 
   return model;
 }
 
-// Whether ranks that share heads are more than those that each serve a group, and hold copies of these.
+// Whether there are more sharing ranks than heads that each serve a group, so that ranks hold copies of
+// these.
 bool copies_heads(const recipe::ModelConfig& model, int64_t tp) {
   for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     for (const recipe::MixerTensor& tensor : recipe::entry_of(mixer).tensors(model)) {

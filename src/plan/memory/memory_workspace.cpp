@@ -89,7 +89,7 @@ ThreadScratch row_product_scratch(const MemoryRequest& request) {
   return most;
 }
 
-// weight_gradient.cpp: copies of dy and x of up to 4,096 rows, packed on behalf of all threads.
+// weight_gradient.cpp: copies of dy and x of up to 4,096 rows, packed for all threads.
 double weight_gradient_scratch(const MemoryRequest& request) {
   const double e = number(element_bytes(request.dtype));
   double dy = 0, x = 0;
@@ -132,7 +132,7 @@ struct ThreadBuffer {
   double threads = 0, bytes = 0;
 };
 
-// A kv head's piece of keys is the least that a thread gets.
+// A kv head's piece of keys is the smallest work of a thread.
 ThreadBuffer attention_backward_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
   const Documents documents = documents_of(request);
   const double pieces = documents.count * number(sizes.kv_heads) * std::ceil(documents.length / keys_of_a_piece(sizes, documents));

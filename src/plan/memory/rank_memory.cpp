@@ -40,7 +40,7 @@ double in_flight(const PlanLayout& layout, int64_t micro_batches) {
 RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster) {
   const double tp = real(layout.tp), layers = layers_of_rank(work, layout);
   RankMemory memory;
-  // Ends of the pipeline hold the embedding, or the head; one rank both.
+  // Ends of the pipeline hold the embedding, or the head; a single rank holds both.
   const double ends =
       both_ends(layout) ? work.embedding_parameters + work.head_parameters : std::max(work.embedding_parameters, work.head_parameters);
   const double dense_layer = work.dense_parameters_of(layout.tp), experts_layer = work.expert_parameters / real(layout.ep * layout.etp);

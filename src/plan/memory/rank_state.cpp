@@ -43,7 +43,7 @@ RankState rank_state(const recipe::ModelConfig& model, recipe::Dtype dtype, cons
     const double ranks = place.zero > 0 ? number(place.mesh.size(place.mesh.shared_over(layout::copied_over(placement)))) : 1;
     const double element = layout::kept_wide(spec) ? wide : narrow;
     const bool cut = ranks > 1, gradients_come = cut && place.gradients_leave() && spec.layer >= 0, weights_come = cut && place.zero >= 3;
-    layout::Shape share = box;  // state of other shapes (row means) is that of whole rows
+    layout::Shape share = box;  // other states (row means) are those of whole rows
     share[0] = whole_bytes(number(box[0]) / ranks + 0.5);
     held.weights += element * elements / (weights_come ? ranks : 1);
     held.gradients += wide * elements / (gradients_come ? ranks : 1);

@@ -71,7 +71,7 @@ void add_table_of_methods(PublishedBuild& build) {
   }
 }
 
-// A batch of 1,024 over more and more devices, with the mappings of the table before.
+// A batch of 1,024 over an increasing number of devices, with the mappings of the previous table.
 void add_strong_scaling(PublishedBuild& build) {
   constexpr const char* kFamily = "Parallel folding, batch 1,024";
   struct Row {
@@ -92,7 +92,7 @@ void add_strong_scaling(PublishedBuild& build) {
   }
 }
 
-// As many tokens a step as 1,024 sequences of 4,096 have, in longer ones.
+// As many tokens per step as 1,024 sequences of 4,096, in longer sequences.
 void add_context_scaling(PublishedBuild& build) {
   struct Row {
     int64_t sequence, gpus, cp, tp;
@@ -116,7 +116,7 @@ PublishedRow& add_flat(PublishedBuild& build, const char* family, const std::str
   return row;
 }
 
-// Everything cut over data ranks, beside tensor ranks.
+// All weights are cut over data ranks, in addition to tensor ranks.
 PublishedRow& add_sharded(PublishedBuild& build, const char* family, const std::string& name, const ExpertModel& of, int64_t tp, int64_t ep,
                           int64_t gpus, int64_t batch, double mfu) {
   auto& row = add_flat(build, family, name, of, tp, ep, gpus, batch, mfu);
@@ -143,7 +143,7 @@ void add_tables_without_pipelines(PublishedBuild& build) {
     add_flat(build, kTensor, "no pipeline", r.model, r.tp, r.ep, r.gpus, 256, r.mfu);
 }
 
-// A batch of 1,024 over more and more devices.
+// A batch of 1,024 over an increasing number of devices.
 void add_strong_scaling_without_pipelines(PublishedBuild& build) {
   struct Row {
     const ExpertModel& model;

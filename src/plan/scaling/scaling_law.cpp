@@ -52,7 +52,7 @@ LossCurve smoothed(const LossCurve& curve, double window, double skip) {
     const LossPoint& point = curve.points[i];
     sum += point.loss;
     while (begin < i && std::log(curve.points[begin].compute) < std::log(point.compute) - window) sum -= curve.points[begin++].loss;
-    if (begin == i) sum = point.loss;  // no rounding of what went before
+    if (begin == i) sum = point.loss;  // removes rounding errors of earlier points
     if (point.tokens < first_tokens || curve.points[begin].tokens < first_tokens) continue;
     // The window's mean is the loss at its middle.
     LossPoint middle = curve.points[begin + (i - begin) / 2];
@@ -81,7 +81,7 @@ std::vector<EnvelopePoint> envelope(std::span<const LossCurve> curves, int64_t p
       best = here;
       best.curve = c;
     }
-    // A gap between runs, or a loss that a run with less compute has already beaten: not on the envelope.
+    // A gap between runs, or a loss that a run with less compute has already reached, is not on the envelope.
     if (std::isfinite(best.loss) && (result.empty() || best.loss < result.back().loss)) result.push_back(best);
   }
   return result;

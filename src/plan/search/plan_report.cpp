@@ -28,7 +28,7 @@ std::string error_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ra
 std::string long_text(double seconds) { return seconds < 3 * 86400 ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / 86400); }
 std::string rounded(double value) { return value < 1000 ? fmt::format("{:.3g}", value) : observe::grouped(value); }
 
-// The parts that cost most: why it is as fast as it is.
+// The parts with the highest cost, which explain the speed.
 std::vector<std::string> reasons_of(const PlanCandidate& plan) {
   auto rows = plan.parts.rows();
   std::ranges::sort(rows, std::ranges::greater(), [](const auto& row) { return row.second; });

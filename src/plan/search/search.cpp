@@ -94,7 +94,7 @@ class Searcher {
     }
   }
 
-  // Once none of a size fits, none that is larger does.
+  // If none of a size fits, none that is larger does.
   void try_micro_batches(PlanLayout layout) {
     for (const int64_t micro_batch : powers_of_two(std::max<int64_t>(1, limits_.batch / layout.dp))) {
       layout.micro_batch = micro_batch;

@@ -31,7 +31,7 @@ bool factors_are_one(const ModelConfig& model) {
   return model.channel_factors() == ModelConfig::ResidualFactors{};
 }
 
-// One window, and which layers have it, is what a configuration can say.
+// A configuration can only express one window, and which layers have it.
 bool one_window(const ModelConfig& model) {
   int64_t found = 0;
   for (const int64_t window : model.softmax.windows) {
@@ -142,7 +142,7 @@ std::vector<Rule> rules_of_minimax(std::initializer_list<Rule> own) {
   return all;
 }
 
-// As flash-linear-attention has them: layers of one mixer and SwiGLU, without positions.
+// As in flash-linear-attention: layers of one mixer and SwiGLU, without positions.
 std::vector<Rule> rules_of_flash_linear(Rule mixers, std::initializer_list<Rule> own) {
   std::vector<Rule> all = {kSwigluRms, kDense, kPreNorm, kNoPositions, std::move(mixers)};
   all.insert(all.end(), own);

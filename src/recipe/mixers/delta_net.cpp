@@ -197,17 +197,17 @@ BlockMemory gated_deltanet_memory(const ModelConfig& model, const BlockSizes& si
   const DeltaRuleSizes sizes = gated_deltanet_operators(model).delta_rule;
   const DeltaBytes each(sizes, size);
   const double k = each.keys, v = each.values, made = size.channels(convolved_channels(sizes) + sizes.heads * (sizes.value + 2));
-  return {// The gate as the norm reads it, the normed o, and that times the gate.
+  return {  // The gate as read by the norm, the normalised o, and their product.
           .kept = made + each.kept + 3 * v,
           // The norm: its gradient, its gate twice, and o, while two of those three are gone. Then the delta
           // rule, with all of them and o gone.
           .backward = size.hidden + std::max(2 * v + each.norm_sums, 2 * k - v + each.ends),
-          .cheap = 2 * k + v,  // what norms make
+          .cheap = 2 * k + v,  // outputs of norms
           .again = size.hidden + std::max(3 * v + each.norm_sums, 4 * k + each.ends),
           .evaluation = made + 5 * k + 4 * v + 3 * each.of_heads + each.ends + 2 * size.hidden};
 }
 
-// As gated_deltanet, without decays and, as a rule, without what the gate keeps.
+// Like gated_deltanet, without decays and usually without what the gate keeps.
 BlockMemory deltanet_memory(const ModelConfig& model, const BlockSizes& size) {
   const DeltaRuleSizes sizes = deltanet_operators(model).delta_rule;
   const DeltaBytes each(sizes, size);
@@ -228,7 +228,7 @@ BlockMemory kda_memory(const ModelConfig& model, const BlockSizes& size) {
   const DeltaBytes each(sizes, size);
   const double k = each.keys, v = each.values,
                made = size.channels(convolved_channels(sizes) + sizes.heads * (sizes.value + sizes.key + 1) + 2 * rank);
-  // The norm, the delta rule, then the decays, of which four are there in fp32.
+  // The norm, the delta rule, then the decays, four of which exist in fp32.
   return {.kept = made + each.kept + v,  // the normed o
           .backward = size.hidden + std::max({2 * v + each.norm_sums, 2 * k + each.decays + each.ends, 3 * each.decays - v}),
           .cheap = 2 * k + v,

@@ -31,7 +31,7 @@ BlockMemory dense_memory(const ModelConfig& model, const BlockSizes& size) {
   return {.kept = z + a,
           .backward = backward,
           .cheap = a,
-          .again = backward + a + size.hidden,  // what was normed too
+          .again = backward + a + size.hidden,  // also the normalised input
           .evaluation = a + 5 * size.hidden};
 }
 

@@ -257,7 +257,7 @@ std::vector<MixerTensor> experts_tensors(const ModelConfig& model) {
 BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
   const auto k = static_cast<double>(model.experts_per_token), experts = static_cast<double>(model.experts);
   const double rows = k * size.hidden, a = k * size.channels(model.intermediate), z = 2 * a;
-  // A router's jittered input is kept in place of the plain one, but where others keep that too.
+  // A router's jittered input is kept in place of the plain one, unless others keep that too.
   const double made = model.router.jitter > 0 ? size.tokens * static_cast<double>(model.hidden) * size.wide : 0;
   const bool both = model.shared_experts > 0 || model.wiring == Wiring::kParallel;
   const double jittered = made > 0 && !both ? made - size.hidden : made;
@@ -271,7 +271,7 @@ BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
   const double gated = model.shared_gate ? size.hidden + 2 * size.channels(1) : 0;
   const double shared_backward = (model.shared_experts > 0 ? size.hidden : 0) + shared_z + (model.shared_gate ? size.hidden : 0);
   return {.kept = routing + jittered + 2 * rows + z + a + shared_z + shared_a + gated,
-          // Backward the shared ones go first, having come last.
+          // In the backward pass the shared experts come first, because they come last in the forward pass.
           .backward = std::max(backward + (model.shared_experts > 0 ? size.hidden : 0) - shared_z - shared_a - gated, shared_backward),
           .cheap = rows + a + shared_a + jittered,
           .again = std::max(backward + rows + a + size.hidden,

@@ -48,7 +48,7 @@ BlockMemory hgrn2_memory(const ModelConfig& model, const BlockSizes& size) {
   const double k = size.channels(keys), v = size.channels(values);
   const double ends = size.documents * static_cast<double>(keys * model.head_dim) * size.wide;  // a state a document
   const double bounds = static_cast<double>((model.layers + 1) * keys) * size.wide;             // softmax over layers, and its own row
-  // Queries, gates and values as they were made, queries after silu; o and the normed o.
+  // Queries, gates and values as computed, queries after silu; o and the normalised o.
   return {.kept = 3 * k + 3 * v + size.states + size.tokens * size.wide + bounds,
           // The norm: d y and d o, while y is gone. Then the recurrence, with o gone too: d o, d q, d f, d v.
           .backward = size.hidden + std::max(v + size.norm_sums(values), 2 * k + ends),

@@ -134,7 +134,7 @@ BlockMemory lcsm_memory(const ModelConfig& model, const BlockSizes& size) {
   const double operands = size.channels(entries), decays = size.tokens * static_cast<double>(entries) * size.wide;
   const double logits = own.by_rows() && size.element == size.wide ? 1 : 0;  // not copied
   const double ends = size.documents * static_cast<double>(own.rows() * channels) * size.wide;
-  // Products, queries and keys, decays; y, the normed y and its statistics.
+  // Products, queries and keys, decays; y, the normalised y and its statistics.
   return {.kept = made + 2 * operands + (static_cast<double>(decays_kept(own)) - logits) * decays + 2 * v + 2 * size.tokens * size.wide +
                   size.states,
           // The norm; then the recurrence.

@@ -77,7 +77,7 @@ BlockMemory with_softmax(const ModelConfig& model, const BlockSizes& size, const
   const double norm = model.mixture.norm ? size.hidden + size.tokens * size.wide : 0,
                weighed = model.mixture.learned_weights ? size.hidden : 0;
   const double entered = model.mixture.norm || model.mixture.learned_weights ? size.hidden : 0;
-  // Behind the linear branch: all that it kept is gone, what it left for the block's input is there.
+  // After the linear branch: all that it kept is gone, and its gradient for the block's input exists.
   const auto most = [&](double of_linear, double of_softmax, double linear_kept) {
     return std::max(of_linear + entered, of_softmax + entered + size.hidden - linear_kept - norm - weighed);
   };

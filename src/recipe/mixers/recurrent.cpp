@@ -15,7 +15,8 @@ MixerTensor low_rows(std::string name, Role role, int64_t rank, int64_t in) {
   return {.name = std::move(name), .role = role, .out = rank, .in = in};
 }
 
-bool direct_gate(const RecurrentPlan& plan) { return plan.gated && plan.gate_rank == 0 && !plan.gate_bias; }  // made with the others
+// Computed with the others.
+bool direct_gate(const RecurrentPlan& plan) { return plan.gated && plan.gate_rank == 0 && !plan.gate_bias; }
 bool direct_forget(const RecurrentPlan& plan) { return plan.decay == Decay::kGate && plan.decay_rank == 0; }
 
 // Channels of the fused product.

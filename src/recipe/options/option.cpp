@@ -11,7 +11,7 @@ namespace longhaul::recipe {
 
 namespace {
 
-constexpr size_t kLongestList = 100000;  // entries; a run length cannot be used to fill the memory
+constexpr size_t kLongestList = 100000;  // entries; a run length must not fill the memory
 
 std::string joined(const std::vector<std::string>& names) {
   std::string out;

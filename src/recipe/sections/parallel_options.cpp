@@ -47,7 +47,7 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
   set.add("parallel.ranks", parallel.ranks,
           "Ranks of the run; 0: as many as the sizes below need. Replicas of the model share each step's sequences.")
       .unit("ranks")
-      .also_called({"dp", "data_parallel", "world_size"})  // dp would be taken for tp
+      .also_called({"dp", "data_parallel", "world_size"})  // dp would be mistaken for tp
       .at_least(0)
       .at_most(65536)
       .may_change();

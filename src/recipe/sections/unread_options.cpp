@@ -12,7 +12,7 @@
 namespace longhaul::recipe {
 namespace {
 
-// An option that is read only where something else is chosen.
+// An option that is read only if something else is chosen.
 struct Condition {
   std::string_view option;
   bool (*read)(const Recipe& recipe);

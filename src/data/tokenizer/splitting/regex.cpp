@@ -47,7 +47,8 @@ std::string missing_members(std::string_view name) {
   std::string run;
   char32_t first = 0;
   char32_t next = 0;
-  // A run of members must match to its end; where it stops, the next character is missing from PCRE2's table.
+  // A run of members must match to its end; the character after a shorter match is missing from PCRE2's
+  // table.
   const auto flush = [&] {
     size_t at = 0;
     char32_t code_point = first;
@@ -330,7 +331,7 @@ Regex Regex::literal(std::string_view text, const std::string& where) {
 
 namespace {
 
-// The same length, with every bad byte a control character, so that positions stay what they are.
+// The same length, with a control character for every bad byte, so that positions do not change.
 std::string_view matchable(std::string_view text, std::string& storage) {
   if (valid_utf8(text)) return text;
   storage = text;
