@@ -9,9 +9,11 @@
 
 namespace longhaul {
 
-uint32_t crc32c(std::span<const std::byte> data, uint32_t previous = 0);  // Castagnoli; crc32c("123456789") = e3069283
+// Castagnoli; crc32c("123456789") = e3069283.
+uint32_t crc32c(std::span<const std::byte> data, uint32_t previous = 0);
 uint32_t crc32c(std::string_view data, uint32_t previous = 0);
-uint32_t crc32c_tables(std::span<const std::byte> data, uint32_t previous = 0);  // without the SSE4.2 instruction
+// Without the SSE4.2 instruction.
+uint32_t crc32c_tables(std::span<const std::byte> data, uint32_t previous = 0);
 uint64_t xxh3(std::span<const std::byte> data);
 uint64_t xxh3(std::string_view data);
 std::string sha256_hex(std::string_view data);

@@ -1,10 +1,12 @@
-// Errors a user can act on. Every failure says what went wrong, what was expected, what was found, where it came from and
-// what to type next; its exit code is the process's exit status (specs: docs/reference/exit-codes.md).
+// Errors a user can act on. Every failure says what went wrong, what was expected, what was found, where it
+// came from and what to type next; its exit code is the process's exit status (specs:
+// docs/reference/exit-codes.md).
 //
 //   throw Error({.code = ExitCode::kData, .what = "cannot read the corpus", .expected = "a folder or a .jsonl file",
 //                .found = "no such file", .where = path, .hint = "set data.source to an existing folder"});
 //
-// Broken invariants of our own code are LONGHAUL_ASSERT: exit code 70, with file and line. Libraries throw; only cli/ prints and exits.
+// Broken invariants of our own code are reported by LONGHAUL_ASSERT: exit code 70, with file and line.
+// Libraries throw; only cli/ prints and exits.
 #pragma once
 
 #include <fmt/format.h>

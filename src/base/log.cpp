@@ -23,7 +23,7 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
-// Lines stand alone, also while a progress bar is on the terminal.
+// Each line stands alone, also while a progress bar is on the terminal.
 class Sink final : public spdlog::sinks::ansicolor_stderr_sink_mt {
  public:
   void log(const spdlog::details::log_msg& message) override {

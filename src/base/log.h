@@ -1,6 +1,8 @@
-// The process's one logger. Lines go to standard error so that standard output stays free for results and --json.
+// The logger of the process. Lines go to standard error, so that standard output stays free for results and
+// --json.
 //   log_info("loaded {} tokens", n);
-// Thread-safe. Levels: debug, info, warning, error. Set once by the command line. Progress (base/progress.h) counts as information.
+// Thread-safe. Levels: debug, info, warning, error; the command line sets the level once. Progress bars
+// (base/progress.h) count as information.
 #pragma once
 
 #include <fmt/format.h>

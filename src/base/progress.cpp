@@ -25,15 +25,16 @@ constexpr double kLineEvery_s = 10.0;
 constexpr int kBarCells = 24;
 
 void write_error_stream(std::string_view text) {
-  // Progress is a courtesy: a closed standard error must not stop the work.
+  // Progress is a convenience: a closed standard error must not stop the work.
   const BrokenPipesAreErrors no_signal;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-// What stands in the terminal's last line: one bar, the last that was drawn. Never destroyed: threads may log until the process ends.
+// The text in the terminal's last line: one bar, the last that was drawn. It is never destroyed, because
+// threads may log until the process ends.
 struct Screen {
   std::mutex mutex;
-  const void* owner = nullptr;  // whose bar it is
+  const void* owner = nullptr;  // the owner of the bar
   std::string bar;
 };
 Screen& screen() {

@@ -1,6 +1,6 @@
-// Progress of anything that takes longer than two seconds. On a terminal: one bar that redraws; otherwise: a plain line now
-// and then. Silent for the first two seconds, so short work prints nothing, and where the logger shows no information
-// (base/log.h). Writes to standard error. Thread-safe.
+// Progress of anything that takes longer than two seconds. On a terminal it is one bar that is redrawn,
+// otherwise a plain line now and then. It is silent for the first two seconds, so that short work prints
+// nothing, and where the logger shows no information (base/log.h). It writes to standard error. Thread-safe.
 //
 //   Progress progress("tokenizing", total_bytes, Progress::Unit::kBytes);
 //   progress.advance(n);           // destructor prints the closing line when anything was shown
@@ -24,8 +24,9 @@ class Progress {
   std::unique_ptr<State> state_;
 };
 
-// While one lives, no bar stands on the terminal: whoever writes other lines to it (the logger, the lines of a run) holds one meanwhile, so that
-// they do not run into a bar. Then the bar comes back. Hold it for the writing alone: drawing waits. Not nested.
+// ProgressPause: while an object lives, there is no bar on the terminal. Code that writes other lines to it
+// (the logger, the lines of a run) holds one meanwhile, so that they do not run into a bar; afterwards the
+// bar returns. Hold it only for the writing, because drawing waits. It does not nest.
 class ProgressPause {
  public:
   ProgressPause();

@@ -18,7 +18,8 @@ constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
 constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;  // golden ratio, sqrt(3) - 1
 constexpr int kPhiloxRounds = 10;
 
-constexpr uint64_t kShuffledSize = 64;  // below it a permutation is drawn whole: a small Feistel network mixes badly
+// Smaller permutations are drawn by a shuffle, because a small Feistel network mixes badly.
+constexpr uint64_t kShuffledSize = 64;
 constexpr int kFeistelRounds = 6;
 
 uint64_t join(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }

@@ -1,5 +1,6 @@
-// Counter-based random numbers (Philox4x32-10, Salmon et al. 2011): a number is a pure function of (seed, stream name,
-// position), so results never depend on the number of threads or ranks, and nothing needs to be saved to resume.
+// Counter-based random numbers (Philox4x32-10, Salmon et al. 2011): a number is a pure function of (seed,
+// stream name, position), so results never depend on the number of threads or ranks, and nothing needs to be
+// saved to resume.
 //
 //   RandomStream stream(seed, "init/layers.3.mixer.q.weight");
 //   double u = stream.uniform(i);            // the i-th number of that stream, in [0, 1)
@@ -29,11 +30,11 @@ class RandomStream {
 
  private:
   std::array<uint32_t, 2> key_;
-  std::array<uint32_t, 2> high_;  // upper half of the counter: the stream's own space
+  std::array<uint32_t, 2> high_;  // upper half of the counter: the stream number
 };
 
-// Element `index` of a pseudo-random permutation of [0, size): O(1), by a Feistel network with cycle walking (sizes up to 64:
-// a shuffle). The stream must serve nothing else.
+// Element `index` of a pseudo-random permutation of [0, size): O(1), by a Feistel network with cycle walking
+// (sizes up to 64: a shuffle). The stream must serve nothing else.
 uint64_t permutation_at(const RandomStream& stream, uint64_t size, uint64_t index);
 
 }  // namespace longhaul

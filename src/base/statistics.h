@@ -1,4 +1,4 @@
-// What several places say of a list of measurements.
+// Statistics of a list of measurements that several folders use.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace longhaul {
 
-// The middle one (of an even count the later of the two); NaN of none.
+// The middle value (for an even count, the larger of the two middle ones); NaN for an empty list.
 inline double median(std::vector<double> values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -17,7 +17,7 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-// Places of the values in rising order, from 0; equal ones share the mean of theirs.
+// Ranks of the values in rising order, from 0; equal values share the mean of their ranks.
 inline std::vector<double> ranks_of(const std::vector<double>& values) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -32,7 +32,8 @@ inline std::vector<double> ranks_of(const std::vector<double>& values) {
   return ranks;
 }
 
-// Spearman's: 1 where one list rises with the other, −1 where it falls; NaN where one does not change. Both of one length.
+// Spearman's rank correlation: 1 where one list rises with the other, −1 where it falls; NaN where one is
+// constant. Both lists have the same length.
 inline double rank_correlation(const std::vector<double>& a, const std::vector<double>& b) {
   const std::vector<double> x = ranks_of(a), y = ranks_of(b);
   const double middle = 0.5 * (static_cast<double>(x.size()) - 1);
@@ -45,7 +46,8 @@ inline double rank_correlation(const std::vector<double>& a, const std::vector<d
   return xy / std::sqrt(xx * yy);
 }
 
-// 1.4826 times the median distance from `around`: for normal noise its standard deviation, whatever a few wild values do.
+// 1.4826 times the median distance from `around`: for normal noise this is the standard deviation, and a few
+// outliers do not change it.
 inline double robust_deviation(const std::vector<double>& values, double around) {
   std::vector<double> distances;
   distances.reserve(values.size());

@@ -1,4 +1,4 @@
-// What this build is: written into runs and checkpoints, printed by --version.
+// The version of this build: it is written into runs and checkpoints, and printed by --version.
 #pragma once
 
 #include <string>

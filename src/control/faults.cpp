@@ -42,16 +42,16 @@ constexpr std::array<std::string_view, 11> kActionNames = {"tolerate",     "alar
 
 constexpr int kSignal = 128;
 
-// XID numbers of NVIDIA's driver, by what they ask for.
+// XID numbers of NVIDIA's driver, by the action that they require.
 bool one_of(int64_t number, std::initializer_list<int64_t> list) { return std::ranges::find(list, number) != list.end(); }
 
-// By a signal that somebody sends; others a process brings upon itself.
+// True for a signal that somebody sends; other signals are caused by the process itself.
 bool ended_from_outside(int64_t status) {
   constexpr int64_t kHangup = 1, kInterrupt = 2, kKill = 9, kTerminate = 15;
   return one_of(status - kSignal, {kHangup, kInterrupt, kKill, kTerminate});
 }
 
-// Faults since a newer step was committed.
+// Counts faults since a newer step was committed.
 bool without_progress(const Ledger& history) { return history.committed_step <= history.committed_at_last_fault; }
 
 int64_t same_trace(const Ledger& history, const std::string& trace) {
@@ -65,11 +65,13 @@ int64_t same_trace(const Ledger& history, const std::string& trace) {
   return found;
 }
 
-// The last fault was the same at the same step: what it reads is what it dies of. A sample that is read ahead kills at any of the steps before its own.
+// The last fault was the same at the same step, so the samples are the likely cause. A prefetched sample can
+// kill at any of the steps before its own.
 bool died_here_before(const Fault& fault, const Ledger& history, const Policy& policy) {
   if (fault.trace.empty() || fault.step < 0 || !without_progress(history)) return false;
   const SearchChanged& before = history.search;
-  if (before.failed && before.trace == fault.trace && fault.step <= before.deadly_step) return false;  // it has been looked for here
+  // It has already been searched for here.
+  if (before.failed && before.trace == fault.trace && fault.step <= before.deadly_step) return false;
   for (auto incident = history.incidents.rbegin(); incident != history.incidents.rend(); ++incident) {
     if (!incident->opened.restarts) continue;
     return incident->opened.trace == fault.trace && std::abs(incident->opened.step - fault.step) <= policy.read_ahead;
@@ -165,7 +167,7 @@ Verdict of_xid(const Fault& fault, const Ledger& history, const Policy& policy, 
   return {.fault = FaultClass::kDeviceOrApplication, .action = Action::kAlarm, .why = "a number that says nothing of the device"};
 }
 
-// A switch takes the links of all its nodes down: putting one out after the other mends nothing.
+// A switch takes down the links of all its nodes: evicting one after the other would not help.
 bool most_lost_links(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
   std::set<std::string> nodes = {fault.node};
   for (const IncidentRecord& incident : history.incidents) {
@@ -202,7 +204,7 @@ Verdict of_health(const Fault& fault, const Ledger& history, const Policy& polic
   return {.fault = FaultClass::kUnclear, .action = Action::kAlarm, .why = "an unknown report"};
 }
 
-// The first time the storage may have been at fault as well as the node.
+// The first time the storage may be at fault as well as the node.
 Verdict of_stuck_work(const Fault& fault, const Ledger& history, const Policy& policy, double now_s) {
   const auto same = [&](const IncidentRecord& incident) {
     return incident.fault() == FaultClass::kStuckWork && incident.node() == fault.node;
@@ -297,7 +299,7 @@ std::string trace_of(const RankExited& exited) {
   constexpr size_t kLongest = 400;
   if (!exited.stack.empty()) return fmt::format("{} {}", exited.status, exited.stack).substr(0, kLongest);
   std::string text = exited.error.text;
-  // What a process that crashed had written last is of before; one that aborts says why.
+  // The last line of a crashed process was written before the crash; a process that aborts says why.
   constexpr int64_t kAborted = kSignal + 6;
   if (text.empty() && (exited.status <= kSignal || exited.status == kAborted)) text = last_line_of(exited);
   if (text.empty())

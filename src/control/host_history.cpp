@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kEventNames = {"excluded",          "device error",     "ticket",          "out of service",
                                                          "many-node failure", "one-node failure", "one-node success"};
-// From which count on an event speaks against a host within kHostMemory_s. A ticket is a person's word; one failure of a run on one node alone
-// can be nobody else's fault, one of many nodes can.
+// The count of each event within kHostMemory_s from which it speaks against a host. A ticket is a person's
+// judgement. A failure in a run on one node cannot be caused by another host; a failure in a run of many
+// nodes can.
 constexpr std::array<int64_t, 6> kEventThresholds = {3, 3, 1, 2, 2, 1};
 constexpr double kRateThreshold = 0.2;
 constexpr int64_t kRunsForARate = 5;

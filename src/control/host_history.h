@@ -1,8 +1,11 @@
-// What has happened to hosts over runs and weeks, and which of them are lemons: machines that fail again and again and pass every check in
-// between (arXiv 2410.21680: seven signals over 28 days; 40 such nodes, taken out, brought failures of large jobs from 14 % to 4 %). The paper does
-// not publish its thresholds: those here are ours. A host beyond `kLemon` is used last, not never: a check that was wrong costs a spare, no run.
+// The history of hosts over runs and weeks, and which of them are lemons: machines that fail again and again
+// and pass every check in between (arXiv 2410.21680: seven signals over 28 days; removing 40 such nodes
+// lowered the failures of large jobs from 14 % to 4 %). The paper does not publish its thresholds: the ones
+// here are ours. A host with `kLemon` signals or more is used last, but not never, so that a wrong judgement
+// costs a spare node and not a run.
 //
-// One file for all runs of a cluster or user, JSON lines that are only appended; what cannot be read of it is passed over.
+// All runs of a cluster or user share one file of JSON lines that is only appended to; lines that cannot be
+// read are skipped.
 #pragma once
 
 #include <array>
@@ -15,13 +18,15 @@
 namespace longhaul::control {
 
 enum class HostEvent : uint8_t {
-  kExcluded,         // a job asked not to be placed on it, or evicted it
-  kDeviceError,      // an Xid of its GPUs
-  kTicket,           // somebody was asked to look at it: nothing here knows of tickets, another program may append them
-  kOutOfService,     // it was taken out
+  kExcluded,     // a job asked not to be placed on it, or evicted it
+  kDeviceError,  // an Xid error of its GPUs
+  // Somebody was asked to look at the host. This program knows of no tickets; another program may append
+  // them.
+  kTicket,
+  kOutOfService,     // it was taken out of service
   kManyNodeFailure,  // it failed in a run of several nodes
-  kOneNodeFailure,   // and in one of its own
-  kOneNodeSuccess,   // a run of its own that ended well: the other half of a rate
+  kOneNodeFailure,   // it failed in a run on this host alone
+  kOneNodeSuccess,   // a run on this host alone ended well: the counterpart for the failure rate
 };
 std::string_view name_of(HostEvent event);  // "excluded"
 
@@ -33,20 +38,21 @@ struct HostRecord {
 };
 
 void append_record(const std::filesystem::path& file, const HostRecord& record);
-std::vector<HostRecord> read_records(const std::filesystem::path& file);  // none: no file
+// An empty list where there is no file.
+std::vector<HostRecord> read_records(const std::filesystem::path& file);
 
 inline constexpr double kHostMemory_s = 28 * 86400.0;
-inline constexpr int64_t kLemon = 2;  // signals beyond their thresholds
+inline constexpr int64_t kLemon = 2;  // number of signals above their thresholds from which a host is a lemon
 
 struct LemonScore {
-  std::array<int64_t, 6> counts{};  // of the first six events
+  std::array<int64_t, 6> counts{};  // counts of the first six events
   double one_node_failure_rate = 0;
-  int64_t signals = 0;  // how many of the seven are beyond their thresholds
+  int64_t signals = 0;  // how many of the seven signals are above their thresholds
   bool lemon() const { return signals >= kLemon; }
 };
 LemonScore lemon_score(const std::vector<HostRecord>& records, const std::string& host, double now_s);
 
-// The hosts in the order in which they are to be used: as given, lemons last, the worst of them at the very end.
+// Orders hosts for use: as given, but lemons last, the worst of them at the very end.
 std::vector<std::string> order_of_use(std::vector<std::string> hosts, const std::vector<HostRecord>& records, double now_s);
 
 }  // namespace longhaul::control

@@ -1,10 +1,11 @@
-// What a driver must know after it was killed: a list of entries, of which the state (control/ledger.h) is a pure function. RUN/control/journal.jsonl
-// holds one JSON object a line,
+// The journal: what a driver must know after it was killed. It is a list of entries, and the state of the run
+// (control/ledger.h) is a pure function of it. RUN/control/journal.jsonl holds one JSON object a line,
 //
 //   {"sequence":7,"at_s":1795228565.25,"entry":"generation_began",…,"crc32c":"5f3a9c01"}
 //
-// whose checksum is that of the line's bytes before `,"crc32c"`. Only ever appended to; what was written is on disk before anything is done that
-// follows from it. A torn last line is cut off; damage elsewhere is an Error. at_s: seconds since 1970 by the driver's clock, which never goes back.
+// whose checksum covers the bytes of the line before `,"crc32c"`. The file is only appended to, and an entry
+// is on disk before anything that follows from it is done. A torn last line is cut off; damage elsewhere is
+// an Error. at_s: seconds since 1970 by the driver's clock, which never goes back.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,8 @@ struct NodeChanged {
   std::string state;  // "active", "spare", "lost", "evicted"
   std::string reason;
   int64_t slots = 1;
-  double until_s = 0;    // of "evicted": blocked until then
-  bool leaving = false;  // it is replaced at the next checkpoint
+  double until_s = 0;    // for "evicted": the host is blocked until then
+  bool leaving = false;  // the node is replaced at the next checkpoint
   bool operator==(const NodeChanged&) const = default;
   static constexpr auto fields();
 };
@@ -53,20 +54,20 @@ struct NodeRanks {
 
 struct GenerationBegan {
   int64_t generation = 0, world = 0;
-  std::vector<NodeRanks> placement;  // in order of ranks
+  std::vector<NodeRanks> placement;  // in the order of ranks
   bool planned = false;              // no fault made it necessary
   bool operator==(const GenerationBegan&) const = default;
   static constexpr auto fields();
 };
 
-// Its first step is under way: the checkpoint of this step was gone on from.
+// The generation's first step is under way, continued from the checkpoint of `step`.
 struct GenerationResumed {
   int64_t generation = 0, step = 0;
   bool operator==(const GenerationResumed&) const = default;
   static constexpr auto fields();
 };
 
-// A checkpoint that survives the ranks.
+// A checkpoint that survives the end of the ranks was written.
 struct StepCommitted {
   int64_t step = 0;
   bool operator==(const StepCommitted&) const = default;
@@ -79,15 +80,15 @@ struct IncidentOpened {
   std::vector<std::string> suspects;
   std::string trace;  // what crashes of the same cause have in common; empty: nothing
   int64_t status = 0;
-  bool restarts = false;  // of ranks: it costs one of the budget
-  double waited_s = 0;    // from its being noticed to this entry
+  bool restarts = false;  // the action restarts ranks: it costs one restart of the budget
+  double waited_s = 0;    // seconds from noticing the fault to this entry
   double detected_milliseconds = 0;
-  double overdue_milliseconds = -1;  // of a hang: since its deadline; −1: it is none
+  double overdue_milliseconds = -1;  // for a hang: since its deadline; −1: it is no hang
   bool operator==(const IncidentOpened&) const = default;
   static constexpr auto fields();
 };
 
-// What became of it: more evidence, another verdict.
+// The diagnosis of an incident changed: there is more evidence, or another verdict.
 struct IncidentDiagnosed {
   int64_t id = 0;
   std::string fault, node, evidence, action;
@@ -106,19 +107,19 @@ struct IncidentClosed {
   static constexpr auto fields();
 };
 
-// The search for a batch that kills every rank that reads it: samples [begin, end) are under suspicion, those of `skipped` are passed over in the
-// generation that comes.
+// The state of the search for samples that kill every rank that reads them: samples [begin, end) are
+// suspected, and the next generation skips [skipped_begin, skipped_end).
 struct SearchChanged {
   bool active = false;
-  bool failed = false;  // it is not the data
+  bool failed = false;  // the data is not the cause
   int64_t begin = 0, end = 0, skipped_begin = 0, skipped_end = 0;
-  int64_t deadly_step = 0;  // past it the batch was survived
+  int64_t deadly_step = 0;  // a probe that gets past this step has survived
   std::string trace;
   bool operator==(const SearchChanged&) const = default;
   static constexpr auto fields();
 };
 
-// Samples that are passed over for good; the search has ended with them.
+// Samples that are skipped for good; the search ended with them.
 struct SamplesSkipped {
   int64_t begin = 0, end = 0;
   std::string reason;
@@ -126,11 +127,11 @@ struct SamplesSkipped {
   static constexpr auto fields();
 };
 
-// Of a generation that has ended: time-outs learnt, and how its time was used.
+// A generation has ended: the intervals that it measured for time-outs, and its productive time.
 struct GenerationEnded {
   int64_t generation = 0, step = 0;
-  double productive_s = 0;     // of the run until now
-  observe::Metrics longest_s;  // interval without progress, by phase, of this generation
+  double productive_s = 0;     // productive seconds of the run until now
+  observe::Metrics longest_s;  // longest interval without progress in this generation, by phase
   bool operator==(const GenerationEnded&) const = default;
   static constexpr auto fields();
 };
@@ -152,11 +153,11 @@ struct JournalEntry {
   bool operator==(const JournalEntry&) const = default;
 };
 
-std::string to_line(const JournalEntry& entry);  // with its newline
+std::string to_line(const JournalEntry& entry);  // ends with a newline
 
 struct Journal {
   std::vector<JournalEntry> entries;
-  int64_t whole_bytes = 0;  // what is left when a torn last line is cut off
+  int64_t whole_bytes = 0;  // bytes that are left when a torn last line is cut off
 };
 Journal journal_from_text(std::string_view text, const std::string& where);
 

@@ -17,7 +17,7 @@ JournalFile::JournalFile(const std::filesystem::path& path) {
 void JournalFile::flush() {
   if (waiting_.empty()) return;
   try {
-    // At its place: what a failed attempt left behind is written over.
+    // Writes at a fixed offset, so that the remains of a failed attempt are overwritten.
     file_.write_at(whole_bytes_, std::as_bytes(std::span(waiting_.data(), waiting_.size())));
     file_.sync();
     whole_bytes_ += static_cast<int64_t>(waiting_.size());

@@ -1,5 +1,6 @@
-// JournalFile: RUN/control/journal.jsonl on disk. What append() was given is there when flush() returns, or waits in memory while the disk
-// takes nothing: a full disk stops no run. Then problem() says so, and every flush() tries again.
+// JournalFile: RUN/control/journal.jsonl on disk. When flush() returns, the entries given to append() are on
+// disk, or they wait in memory because the disk accepts no writes: a full disk stops no run. In that case
+// problem() says so, and every flush() tries again.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +14,11 @@ namespace longhaul::control {
 
 class JournalFile {
  public:
-  // Cuts off a torn last line. Error 73 where it can neither be read nor made.
+  // Cuts off a torn last line. Error 73 where the file can neither be read nor created.
   explicit JournalFile(const std::filesystem::path& path);
 
-  std::vector<JournalEntry> take_entries() { return std::move(entries_); }  // those that were there; once
+  // The entries that the file held at the start; call it once.
+  std::vector<JournalEntry> take_entries() { return std::move(entries_); }
   void append(const JournalEntry& entry) { waiting_ += to_line(entry); }
   void flush();
   const std::string& problem() const { return problem_; }  // empty: everything is on disk

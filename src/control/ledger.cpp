@@ -5,7 +5,8 @@
 namespace longhaul::control {
 namespace {
 
-// Faults of which a machine is the cause: each takes one away, so they end by themselves, and say nothing about the program.
+// The faults that a machine causes: each removes a machine, so they end by themselves and say nothing about
+// the program.
 bool blames_a_machine(FaultClass fault) {
   return fault == FaultClass::kDevice || fault == FaultClass::kDeviceDegraded || fault == FaultClass::kNetwork ||
          fault == FaultClass::kMachine || fault == FaultClass::kNodeDaemon || fault == FaultClass::kOperator ||

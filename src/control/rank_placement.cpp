@@ -14,7 +14,7 @@ int64_t ranks_in(const std::vector<NodeRanks>& placement) {
                          [](int64_t sum, const NodeRanks& node) { return sum + static_cast<int64_t>(node.ranks.size()); });
 }
 
-// Those who stay keep their ranks; what the others had goes, piece by piece, to who has room.
+// Nodes that remain keep their ranks; the ranks of the others go, piece by piece, to nodes with free slots.
 std::optional<std::vector<NodeRanks>> keep_places(const std::vector<Place>& places, const std::vector<NodeRanks>& before) {
   std::vector<Place> free = places;
   std::vector<NodeRanks> kept;
@@ -44,7 +44,7 @@ std::optional<std::vector<NodeRanks>> keep_places(const std::vector<Place>& plac
   return kept;
 }
 
-// A node may have got several pieces; nodes stand in the order of their first ranks.
+// A node may have got several pieces; nodes are in the order of their first ranks.
 std::vector<NodeRanks> in_order(const std::vector<NodeRanks>& pieces) {
   std::map<std::string, std::vector<int64_t>> by_node;
   for (const NodeRanks& piece : pieces) by_node[piece.node].insert(by_node[piece.node].end(), piece.ranks.begin(), piece.ranks.end());

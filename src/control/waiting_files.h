@@ -1,8 +1,8 @@
-// WaitingFiles: small files whose newest text must come to be on disk. What the disk does not take now is written as soon as it does: nobody has to
-// stop for it. Plain object of the thread that calls it.
+// WaitingFiles: small files whose newest text must finally be on disk. If a write fails now, it is repeated
+// until it succeeds, and nobody has to wait for it. Only one thread may use the object.
 //
 //   files.write("blocked.json", [=] { list.write(path); });   // throws nothing
-//   files.again();                                            // those that failed, each second or so
+//   files.again();                                            // repeats failed writes; call it every second or so
 #pragma once
 
 #include <functional>
@@ -13,14 +13,15 @@ namespace longhaul::control {
 
 class WaitingFiles {
  public:
-  void write(const std::string& name, std::function<void()> writes);  // in the place of what still waits under this name
+  // Replaces a write that still waits under this name.
+  void write(const std::string& name, std::function<void()> writes);
   void again();
   bool waits(const std::string& name) const { return waiting_.contains(name); }
 
  private:
   bool try_now(const std::string& name, const std::function<void()>& writes);
   std::map<std::string, std::function<void()>> waiting_;
-  std::map<std::string, std::string> said_;  // by name: the problem that was told of
+  std::map<std::string, std::string> said_;  // by name: the error that was already logged
 };
 
 }  // namespace longhaul::control

@@ -15,20 +15,23 @@ namespace {
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The largest micro-batch up to the recipe's with which every replica has as many whole ones in every batch; 0: none has.
+// The largest micro-batch, up to the recipe's, that divides every batch evenly for all replicas; 0: there is
+// none.
 int64_t micro_batch_for(const recipe::Recipe& recipe, int64_t replicas) {
   int64_t micro_batch = recipe.train.micro_batch;
   for (const BatchSize& batch : batches_of(recipe)) {
     if (batch.samples % replicas != 0) return 0;
     micro_batch = std::gcd(micro_batch, batch.samples / replicas);
   }
-  const bool fixed = recipe.train.elastic || recipe.parallel.pp > 1;  // sums or schedules have the number of micro-batches in them
+  // Sums or schedules depend on the number of micro-batches.
+  const bool fixed = recipe.train.elastic || recipe.parallel.pp > 1;
   return fixed && micro_batch != recipe.train.micro_batch ? 0 : micro_batch;
 }
 
 bool has_outer_loop(const recipe::Recipe& recipe) { return recipe.optim.outer.method != recipe::Outer::kNone; }
 
-// Islands of parallel.workers among so many of `all` ranks: fewer islands of the size they had, at least two; else as many smaller ones; 0: neither.
+// The number of islands of parallel.workers among `ranks` of `all` ranks: fewer islands of the same size, at
+// least two; else the same number of smaller ones; 0: neither is possible.
 int64_t workers_of(const recipe::Recipe& recipe, int64_t ranks, int64_t all) {
   const int64_t workers = std::max<int64_t>(1, recipe.parallel.workers);
   const int64_t island = std::max<int64_t>(1, all / workers);
@@ -61,14 +64,14 @@ std::optional<Width> width_of(const recipe::Recipe& recipe, int64_t ranks, int64
       for (const Axis axis : {Axis::kEdp, Axis::kEp, Axis::kEtp}) width.mesh.push_back({std::string(name_of(axis)), mesh.size(axis)});
     }
     return width;
-  } catch (const Error&) {  // the mesh or the schedule does not take it
+  } catch (const Error&) {  // the mesh or the schedule does not allow it
     return std::nullopt;
   }
 }
 
 }  // namespace
 
-// As optim/schedule.cpp has it, which stands on the upper floor; there steps count from 1.
+// As in optim/schedule.cpp, which this folder cannot include; there steps count from 1.
 std::vector<BatchSize> batches_of(const recipe::Recipe& recipe) {
   std::vector<BatchSize> batches = {{.from_step = 0, .samples = recipe.train.batch}};
   int64_t before = 0;  // samples before the last of `batches`
@@ -89,12 +92,14 @@ std::vector<BatchSize> batches_of(const recipe::Recipe& recipe) {
 
 std::vector<Width> widths_of(const recipe::Recipe& recipe, int64_t ranks) {
   std::vector<Width> widths;
-  const int64_t least = std::max<int64_t>(1, recipe.parallel.needed()) * (has_outer_loop(recipe) ? 2 : 1);  // one worker alone meets nobody
+  // A single island has no partner.
+  const int64_t least = std::max<int64_t>(1, recipe.parallel.needed()) * (has_outer_loop(recipe) ? 2 : 1);
   for (int64_t fewer = ranks; fewer >= least && fewer > 0; --fewer) {
     std::optional<Width> width = width_of(recipe, fewer, ranks);
     if (!width) {
       if (fewer != ranks) continue;
-      width = Width{.ranks = ranks, .overrides = {}, .mesh = {{"ranks", ranks}}};  // what is wrong with it, the ranks say themselves
+      // The ranks themselves report what is wrong with it.
+      width = Width{.ranks = ranks, .overrides = {}, .mesh = {{"ranks", ranks}}};
     }
     widths.push_back(std::move(*width));
   }

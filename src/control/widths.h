@@ -1,7 +1,9 @@
-// The numbers of ranks that a run can go on with when nodes are gone: whole replicas of the model fewer, the same batch, tensor, pipeline, context and
-// expert sizes as before. Each replica takes as many micro-batches as every other, more of them than before; where these do not come out even
-// they are made smaller. A width at which the batch cannot be dealt out so is left out: the next narrower is taken. Workers of an outer loop go whole, and
-// two at least stay; where no whole island is left over, their islands shrink.
+// The numbers of ranks with which a run can continue when nodes are gone: fewer whole replicas of the model,
+// with the same batch and the same tensor, pipeline, context and expert sizes as before. All replicas take
+// the same number of micro-batches, which is larger than before; if the batch does not divide evenly, the
+// micro-batches are made smaller. A width with which the batch cannot be divided so is left out, and the next
+// narrower one is used. An outer loop loses whole islands, and keeps at least two; if no whole island can be
+// removed, its islands get smaller.
 #pragma once
 
 #include <vector>
@@ -11,10 +13,10 @@
 
 namespace longhaul::control {
 
-// Widest first: `ranks` itself (whether it is possible or not: the ranks say what is wrong), then fewer.
+// Widest first: `ranks` itself (even if it is impossible, since the ranks report what is wrong), then fewer.
 std::vector<Width> widths_of(const recipe::Recipe& recipe, int64_t ranks);
 
-// The samples of steps, as the recipe's batch and the stages of its optimizer have them.
+// The number of samples of each step, from the recipe's batch and the stages of its optimizer.
 std::vector<BatchSize> batches_of(const recipe::Recipe& recipe);
 
 }  // namespace longhaul::control

@@ -67,13 +67,13 @@ Tokenizer trained_tokenizer(const recipe::DataOptions& options, const Corpus& co
       {.vocabulary = options.vocabulary});
   if (bytes == 0) refuse_to_train_on_nothing(options, corpus);
   tokenizer.save(path);
-  return_free_memory();  // what counting words took is large, and what follows takes as much again
+  return_free_memory();  // counting words took much memory, and the next stage takes as much again
   log_info("trained a tokenizer of {} entries on {} in {}: {}", count_text(tokenizer.tokens()), bytes_text(bytes),
            duration_text(watch.seconds()), path.string());
   return tokenizer;
 }
 
-// What of [data] is text: token files are apart.
+// The text sources of [data], without token files.
 recipe::DataOptions texts_of(const recipe::DataOptions& options) {
   recipe::DataOptions texts = options;
   texts.held_out_percent = options.percent_held_out();
@@ -135,7 +135,7 @@ RunData open_run_data(const recipe::DataOptions& options, const fs::path& libtor
   Tokenizer tokenizer = open_tokenizer(options, corpus, cache);
   std::vector<PreparedSource> of_texts = prepare_all(corpus, encoder_of(tokenizer), cache);
   auto text = of_texts.begin(), text_of_validation = text + static_cast<int64_t>(texts.source.size());
-  // First what is never trained on, for token files to be compared with it.
+  // First the data that is never trained on, so that token files can be compared with it.
   std::vector<PreparedSource> validation, sources;
   for (const std::string& name : options.validation) {
     const fs::path path = path_of_text(name);

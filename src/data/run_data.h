@@ -1,7 +1,7 @@
-// RunData: everything [data] of a recipe stands for, opened or made: the corpus, the tokenizer (trained once on the training part
-// and cached, when the recipe says "train"), and the token shards. The corpus holds the sources that are text; those that are token files of
-// others (data/corpus/token_files.h) stand among `sources` all the same, in the recipe's order. What lies in the cache is found by content keys and reused,
-// and the log says so.
+// RunData: everything that [data] of a recipe describes, opened or made: the corpus, the tokenizer (trained
+// once on the training part and cached, if the recipe says "train"), and the token shards. The corpus holds
+// the text sources; token files of other programs (data/corpus/token_files.h) are also in `sources`, in the
+// recipe's order. Data in the cache is found by content keys and reused, which is logged.
 #pragma once
 
 #include <filesystem>
@@ -20,20 +20,22 @@ struct RunData {
   Tokenizer tokenizer;
   std::vector<PreparedSource> sources;
 
-  std::vector<const TokenDataset*> train() const;                              // those that hold documents
-  bool all_text() const { return corpus.sources().size() == sources.size(); }  // else some is token files, whose text nobody has
-  std::vector<const TokenDataset*> held_out() const;                           // what to evaluate on: held out, or of data.validation
+  std::vector<const TokenDataset*> train() const;  // those that contain documents
+  // false: some sources are token files without text.
+  bool all_text() const { return corpus.sources().size() == sources.size(); }
+  // To evaluate on: the held-out parts and data.validation.
+  std::vector<const TokenDataset*> held_out() const;
 };
 
 // data.cache, or the user's cache folder.
 std::filesystem::path cache_folder(const recipe::DataOptions& options);
 
-// Trains it, loads it, or takes the bytes, as options.tokenizer says.
+// Trains or loads the tokenizer, or uses bytes, as options.tokenizer says.
 Tokenizer open_tokenizer(const recipe::DataOptions& options, const Corpus& corpus, const std::filesystem::path& cache);
 
 RunData open_run_data(const recipe::DataOptions& options, const std::filesystem::path& libtorch_folder, const std::filesystem::path& cache);
 
-// The loader's options as far as the recipe's [data] decides them; sequence and schedule are the caller's.
+// The loader's options that the recipe's [data] determines; sequence and schedule are set by the caller.
 LoaderOptions loader_options(const recipe::DataOptions& options, int64_t sequence);
 
 }  // namespace longhaul::data

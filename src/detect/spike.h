@@ -1,10 +1,14 @@
-// Loss spikes (docs/sources/reliability.md §5.10): whether a step's loss and gradient norm are what the steps before let expect. A loss is a spike above the least of
+// Loss spikes (docs/sources/reliability.md §5.10): whether a step's loss and gradient norm are what the
+// earlier steps let expect. A loss is a spike if it is above the least of
 //
-//   its median over the last 128 steps + 6 robust standard deviations · 5 times that median (ByteRobust) · 10 times the largest of the run's first
-//   100 steps (Megatron-LM), and more than a twentieth of that largest one above the median: losses near 0 scatter by multiples
+//   its median over the last 128 steps + 6 robust standard deviations · 5 times that median (ByteRobust) ·
+//   10 times the largest of the run's first 100 steps (Megatron-LM),
 //
-// a gradient norm, which scatters too much for deviations, above 5 times its median and above all of the first 100 steps, which go before. Not finite is a
-// spike always; otherwise nothing is one before 32 steps. What was called a spike and not applied is not added.
+// and also more than a twentieth of that largest loss above the median, because losses near 0 scatter by
+// multiples. A gradient norm scatters too much for deviations: it is a spike above 5 times its median and
+// above all norms of the first 100 steps, during which there are none. A value that is not finite is always a
+// spike; otherwise there is none before 32 steps. A step that was called a spike and not applied is not
+// added.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +29,11 @@ class SpikeWatch {
   std::optional<Spike> judge(double loss, double gradient_norm) const;
   void add(double loss, double gradient_norm);  // both finite
 
-  // What a run that resumes needs to judge as it would have: saved with its checkpoints.
+  // State: what a resumed run needs to judge as the original would have; it is saved with checkpoints.
   struct State {
     std::vector<double> losses, norms;      // the last kWindow
-    int64_t steps = 0;                      // that were added
-    double first_most = 0, first_norm = 0;  // the largest of the first kFirst
+    int64_t steps = 0;                      // number of steps that were added
+    double first_most = 0, first_norm = 0;  // the largest of the first kFirst steps
     bool operator==(const State&) const = default;
   };
   const State& state() const { return state_; }

@@ -1,11 +1,13 @@
-// How the experts that tokens choose spread over ranks, where every choice of `chosen` different ones out of `experts` is equally likely.
+// The probability that a token's experts are on a rank, if every choice of `chosen` different experts out of
+// `experts` is equally likely.
 #pragma once
 
 #include <cstdint>
 
 namespace longhaul::layout {
 
-// That any of a token's experts is one of `of_rank` given ones: 1 − C(experts − of_rank, chosen) / C(experts, chosen).
+// The probability that any of a token's experts is one of `of_rank` given ones: 1 − C(experts − of_rank,
+// chosen) / C(experts, chosen).
 inline double chance_of_any(int64_t experts, int64_t of_rank, int64_t chosen) {
   double none = 1;
   for (int64_t i = 0; i < chosen; ++i)

@@ -1,5 +1,5 @@
-// Groups of key heads that cross context ranks one after the other where keys and values are gathered (parallel/context/gathered_attention.h; the planner
-// counts what is there at once).
+// The number of groups of key heads that are gathered one after the other over context ranks, to limit memory
+// (parallel/context/gathered_attention.h; the planner counts what exists at once).
 #pragma once
 
 #include <algorithm>

@@ -14,7 +14,7 @@ namespace longhaul::layout {
 
 namespace {
 
-// Fastest first, as ranks are numbered; of what is in two parts these.
+// Fastest first, as ranks are numbered; for an axis in two parts, the parts.
 using Order = std::span<const Axis>;
 constexpr Axis kDenseOrder[] = {Axis::kTpr, Axis::kTps, Axis::kCp, Axis::kDps, Axis::kDpr, Axis::kPp};
 constexpr Axis kExpertOrder[] = {Axis::kEtp, Axis::kEp, Axis::kEdps, Axis::kEdpr, Axis::kPp};
@@ -121,7 +121,8 @@ Mesh::Mesh(int64_t world, const MeshShape& shape) : world_(world) {
                  .hint = fmt::format("parallel.zero_copies={}", std::gcd(size(Axis::kDp), std::max<int64_t>(1, shape.copies)))});
   }
   size_[at(Axis::kDpr)] = shape.copies;
-  size_[at(Axis::kEdpr)] = std::gcd(size(Axis::kEdp), shape.copies);  // experts may have fewer copies than there are
+  // Experts may have fewer copies than there are.
+  size_[at(Axis::kEdpr)] = std::gcd(size(Axis::kEdp), shape.copies);
   size_[at(Axis::kDps)] = size(Axis::kDp) / size(Axis::kDpr);
   size_[at(Axis::kEdps)] = size(Axis::kEdp) / size(Axis::kEdpr);
   LONGHAUL_ASSERT(shape.key_copies >= 1 && shape.tp % shape.key_copies == 0, "{} copies of key heads on tp {}", shape.key_copies, shape.tp);
@@ -174,8 +175,8 @@ int64_t Mesh::rank_at(std::initializer_list<std::pair<Axis, int64_t>> coordinate
 
 std::vector<std::vector<int64_t>> Mesh::groups(AxisSet axes) const {
   axes = parts_of(axes);
-  // Ranks reached by moving along the wanted axes, fastest first: the numbering keeps both lists ascending within their
-  // axes.
+  // The ranks reached along the wanted axes, fastest first: the numbering keeps both lists ascending within
+  // their axes.
   const auto enumerate = [&](bool wanted) {
     std::vector<int64_t> ranks = {0};
     for (Axis axis : order_of(axes)) {

@@ -22,8 +22,8 @@ using recipe::ModelConfig;
 // Weights through which a layer adds to the residual stream.
 bool writes_residual(Role role) { return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown; }
 
-// The matrices whose Xavier gain DeepNorm scales by beta: what makes up the size of a branch's output. Queries, keys
-// and gates only steer it.
+// The matrices whose Xavier gain DeepNorm scales by beta: those that determine the size of a branch's output.
+// Queries, keys and gates only steer it.
 bool scaled_by_deepnorm(Role role) {
   switch (role) {
     case Role::kValue:
@@ -50,8 +50,8 @@ class Builder {
   void coefficients(const std::string& name, const recipe::MixerTensor& tensor, SplitRule split);
   void norm_of_hidden(const std::string& name);  // with its bias, if any; simple norms have no tensors
   void bias(const std::string& name, int64_t channels, SplitRule split);
-  // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; behind a cut of the columns
-  // it is added once, after the sum.
+  // A matrix and, where the model has them, its bias. The bias follows a cut of the rows; with a cut of the
+  // columns it is added once, after the sum.
   void linear(const std::string& name, Role role, int64_t out, int64_t in, SplitRule split, bool with_bias, double xavier_gain = 0);
   void add(const std::string& prefix, const recipe::MixerTensor& tensor);
   void mixer(const std::string& layer, std::span<const recipe::MixerTensor> tensors);
@@ -174,7 +174,7 @@ void Builder::add(const std::string& prefix, const recipe::MixerTensor& tensor) 
   linear(prefix + tensor.name, tensor.role, tensor.out, tensor.in, split, with_bias, tensor.xavier_gain);
 }
 
-// All tensors of an expert stand together, then those of the next one.
+// All tensors of one expert come together, then those of the next one.
 void Builder::mixer(const std::string& layer, std::span<const recipe::MixerTensor> tensors) {
   const auto of_expert = [](const recipe::MixerTensor& each) { return each.of_expert; };
   const auto begin = std::ranges::find_if(tensors, of_expert), end = std::find_if_not(begin, tensors.end(), of_expert);
@@ -197,7 +197,7 @@ void Builder::layer(const std::string& prefix, int64_t like) {
   mixer(prefix, recipe::entry_of(channel).tensors(config_));
 }
 
-// Mixers may share a tensor that both have as a branch and by itself.
+// Mixers may share a tensor: one in a branch, the other by itself.
 void Builder::shared() {
   std::set<std::string> there;
   for (const recipe::Mixer used : recipe::mixers_used(config_)) {
@@ -233,7 +233,7 @@ std::vector<ParameterSpec> Builder::build() {
   return std::move(list_);
 }
 
-// Of a tensor that layers share: the stages that have a layer of its mixer.
+// For a tensor that layers share: the stages that have a layer with its mixer.
 std::vector<int64_t> stages_that_share(const ParameterSpec& spec, const ModelConfig& config, const Pipeline& pipeline) {
   std::vector<int64_t> found;
   for (int64_t layer = 0; layer < config.layers; ++layer) {
@@ -331,7 +331,7 @@ int64_t key_copies(const ModelConfig& config, int64_t tensor_ranks) {
 }
 
 namespace {
-// As many ranks as can share, no more than there are.
+// As many ranks as can share, but no more than there are.
 int64_t most_that_divides(int64_t count, int64_t ranks) {
   while (count % ranks != 0) --ranks;
   return ranks;

@@ -14,8 +14,8 @@ namespace {
   throw Error({.code = ExitCode::kUsage, .what = std::move(what), .expected = std::move(expected), .found = std::move(found)});
 }
 
-// Every piece that a cut deals out must be whole units: the dimension is a multiple of the unit, and so is every piece
-// that the cut before it left.
+// Every piece of a cut must consist of whole units: the dimension is a multiple of the unit, and so is every
+// piece of the cut before it.
 void check_dimension(const std::vector<Cut>& cuts, int64_t length) {
   int64_t kept = 0;  // unit that the cuts so far respect; 0: nothing was cut yet
   for (const Cut& cut : cuts) {

@@ -66,8 +66,8 @@ Rectangle intersection(const Rectangle& a, const Rectangle& b) {
 
 namespace {
 
-// The dimension with the most distinct offsets: sorted along it, a rectangle has the fewest neighbours to be compared
-// with.
+// The dimension with the most distinct offsets: sorted along it, a rectangle has the fewest neighbours with
+// which it must be compared.
 size_t sweep_dimension(size_t dimensions, std::span<const Rectangle> rectangles, const std::vector<size_t>& order) {
   size_t best = 0;
   size_t best_count = 0;

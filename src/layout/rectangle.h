@@ -1,6 +1,7 @@
-// Rectangle: an axis-aligned box of a tensor's global shape, the unit of sharding, checkpoints and resharding. Offsets
-// and lengths are in elements, one entry a dimension, at least one dimension (a scalar is [1]); a length may be 0.
-// Buffers that hold a rectangle are row-major and dense. Pure functions of integers.
+// Rectangle: an axis-aligned box in a tensor's global shape, the unit of sharding, checkpoints and
+// resharding. Offsets and lengths are in elements, one entry per dimension, at least one dimension (a scalar
+// is [1]); a length may be 0. Buffers that hold a rectangle are row-major and dense. Pure functions of
+// integers.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +31,14 @@ struct Rectangle {
 };
 
 Rectangle intersection(const Rectangle& a,
-                       const Rectangle& b);  // same number of dimensions; lengths 0 where they do not meet
+                       const Rectangle& b);  // same number of dimensions; length 0 where they are disjoint
 
-// Whether the rectangles tile the shape exactly. Nothing when they do; else the first defect in words: a rectangle that
-// leaves the shape, two that overlap, or how many elements nobody holds.
+// Checks whether the rectangles tile the shape exactly. Returns nothing if they do; else the first defect in
+// words: a rectangle outside the shape, two that overlap, or how many elements nobody holds.
 std::optional<std::string> covering_defect(const Shape& shape, std::span<const Rectangle> rectangles);
 
-// One memcpy: `length` bytes from source_offset of the source's buffer to target_offset of the target's.
+// CopyRun: one memcpy: `length` bytes from source_offset of the source's buffer to target_offset of the
+// target's.
 struct CopyRun {
   int64_t source_offset = 0;
   int64_t target_offset = 0;
@@ -44,7 +46,8 @@ struct CopyRun {
   bool operator==(const CopyRun&) const = default;
 };
 
-// The fewest runs that copy the intersection of two rectangles between their row-major buffers, in ascending order.
+// The smallest number of runs that copy the intersection of two rectangles between their row-major buffers,
+// in ascending order.
 std::vector<CopyRun> copy_plan(const Rectangle& source, const Rectangle& target, int64_t bytes_per_element);
 
 }  // namespace longhaul::layout

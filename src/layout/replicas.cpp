@@ -47,7 +47,7 @@ Holders by_mesh(const Mesh& mesh, std::span<const int64_t> node_of_rank, int64_t
   return holders;
 }
 
-// The ranks `distance` nodes further on, each at the place of its own on its node.
+// The ranks `distance` nodes further on, each at the same place of its node.
 std::vector<int64_t> further_on(const std::vector<std::vector<int64_t>>& nodes, size_t ranks, size_t distance) {
   std::vector<int64_t> partners(ranks);
   for (size_t node = 0; node < nodes.size(); ++node) {

@@ -16,7 +16,7 @@ namespace {
       {.code = ExitCode::kUsage, .what = "a sequence layout is inconsistent", .expected = std::move(expected), .found = std::move(found)});
 }
 
-// Of documents or rows.
+// For documents or rows.
 void check_offsets(const char* what, std::span<const int64_t> offsets) {
   if (offsets.empty() || offsets.front() != 0) {
     refuse(fmt::format("{} offsets that begin with 0", what), offsets.empty() ? "no offsets" : std::to_string(offsets.front()));

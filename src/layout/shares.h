@@ -1,7 +1,8 @@
-// Shares: how ZeRO cuts what an arena holds over the ranks that have copies of it: into runs that follow each other in memory, one a rank, so
-// one collective call brings each rank its own, and nothing is copied. A run ends between two rows of a matrix or two elements of a vector:
-// optimizers that need whole rows have them, and what a rank holds of a logical tensor is a rectangle. Runs are as even as whole rows allow
-// and may be empty. Pure functions of integers.
+// Shares: how ZeRO cuts the contents of an arena over the ranks that have copies of it: into contiguous runs,
+// one per rank, so that one collective call brings each rank its own run without copying. A run ends between
+// two rows of a matrix or two elements of a vector, so that optimizers that need whole rows have them, and a
+// rank's part of a logical tensor is a rectangle. Runs are as even as whole rows allow and may be empty. Pure
+// functions of integers.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,14 @@
 
 namespace longhaul::layout {
 
-// A tensor in the arena: `rows` rows of `row` elements from element `begin` on.
+// RowsInArena: a tensor in the arena: `rows` rows of `row` elements from element `begin` on.
 struct RowsInArena {
   int64_t begin = 0, row = 1, rows = 0;
   int64_t end() const { return begin + row * rows; }
 };
 
-// `tensors` in the order of memory; what lies between them (padding) belongs to whoever has it. The shares tile [0, elements).
+// `tensors` are in the order of memory; padding between them belongs to the share that contains it. The
+// shares tile [0, elements).
 std::vector<Range> shares_of(std::span<const RowsInArena> tensors, int64_t elements, int64_t ranks);
 
 }  // namespace longhaul::layout

@@ -44,7 +44,7 @@ void apply_width(std::vector<ParameterSpec>& list, const std::vector<ParameterSp
     const bool from_fans = init.fan_in > 0;  // Xavier's, which falls with width by itself
     if (spec.width == Width::kHidden && !from_fans) init.std /= std::sqrt(m);
     if (spec.width == Width::kHidden || !from_fans) continue;
-    // Of input and head, the side that grows as it was at the base.
+    // For input and head: the growing side at the base.
     const bool table = spec.tensor.role == Role::kEmbedding || spec.tensor.role == Role::kPosition || spec.tensor.role == Role::kHead;
     const double in = static_cast<double>(init.fan_in) / (table ? m : 1), out = static_cast<double>(init.fan_out) / (table ? 1 : m);
     init.std = init.gain * std::sqrt(2 / (in + out));

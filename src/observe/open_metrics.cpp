@@ -100,7 +100,7 @@ std::string OpenMetrics::text(bool open_metrics) const {
   std::string out;
   for (const MetricFamily& each : families_) {
     if (each.samples_.empty()) continue;
-    // The older format names a family as its samples are named.
+    // The older format names a family like its samples.
     const char* const suffix = open_metrics                                 ? ""
                                : each.type_ == MetricFamily::Type::kCounter ? "_total"
                                : each.type_ == MetricFamily::Type::kInfo    ? "_info"

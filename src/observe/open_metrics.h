@@ -1,5 +1,6 @@
-// Metrics as text for Prometheus and its like: families in the order they were made, each with its type, unit, help and samples together. Two dialects of the
-// same: OpenMetrics 1.0 for who asks for it in Accept, else Prometheus' text format 0.0.4, which knows neither units nor info nor statesets.
+// Metrics as text for Prometheus and similar systems: families in the order in which they were made, each
+// with its type, unit, help and samples together. There are two dialects: OpenMetrics 1.0 for clients that
+// ask for it in Accept, else Prometheus' text format 0.0.4, which has no units, info or statesets.
 //
 //   OpenMetrics metrics;
 //   metrics.gauge("longhaul_loss", "", "Loss of the last step.").add({{"job", "first-run"}}, 1.25);
@@ -21,8 +22,9 @@ using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 class MetricFamily {
  public:
   enum class Type { kGauge, kCounter, kHistogram, kInfo, kStateSet };
-  MetricFamily& add(const MetricLabels& labels, double value);  // of a counter: the total so far, without _total in the family's name
-  // counts: of each bucket alone, one more than bounds.
+  // For a counter: the total so far, without _total in the family's name.
+  MetricFamily& add(const MetricLabels& labels, double value);
+  // counts: for each bucket separately, one more than bounds.
   MetricFamily& add_histogram(const MetricLabels& labels, std::span<const double> bounds, std::span<const int64_t> counts, double sum);
   MetricFamily& add_states(const MetricLabels& labels, std::span<const std::string_view> states, std::string_view now);
   const std::string& name() const { return name_; }
@@ -40,7 +42,8 @@ class MetricFamily {
 
 class OpenMetrics {
  public:
-  // A family asked for again is the same one. The unit is the end of the name: longhaul_step_time_seconds, "seconds".
+  // The same name gives the same family again. The name ends with the unit: longhaul_step_time_seconds,
+  // "seconds".
   MetricFamily& gauge(std::string_view name, std::string_view unit, std::string_view help) {
     return family(MetricFamily::Type::kGauge, name, unit, help);
   }
@@ -53,7 +56,7 @@ class OpenMetrics {
   const std::deque<MetricFamily>& families() const { return families_; }
 
  private:
-  std::deque<MetricFamily> families_;  // whose places in memory stay
+  std::deque<MetricFamily> families_;  // a deque, so that their addresses stay valid
 };
 
 bool wants_open_metrics(std::string_view accept);

@@ -1,5 +1,5 @@
-// Tables for the terminal, and the ones a training run opens with. Columns are as wide as their widest cell, counted in
-// display cells; numbers stand to the right.
+// Tables for the terminal, and those with which a training run begins. Columns are as wide as their widest
+// cell, counted in display cells; numbers are right-aligned.
 //
 //   Table table("memory", {{"purpose"}, {"bytes", Align::kRight}});
 //   table.row({"parameters", "46.4 MB"});
@@ -25,10 +25,10 @@ struct Column {
 class Table {
  public:
   Table(std::string title, std::vector<Column> columns);
-  void row(std::vector<std::string> cells);    // as many as there are columns
-  void total(std::vector<std::string> cells);  // a last row, set apart
+  void row(std::vector<std::string> cells);    // as many cells as there are columns
+  void total(std::vector<std::string> cells);  // a last row, separated by a line
   std::string text(bool colours) const;        // ends with a newline
-  std::string markdown() const;                // GitHub's tables: the title in bold above, a total in bold
+  std::string markdown() const;                // a GitHub table: the title in bold above, a total in bold
 
  private:
   struct Row {
@@ -43,7 +43,7 @@ class Table {
 struct ParameterGroup {
   std::string name;  // "embedding", "mixer", "experts"
   int64_t tensors = 0, values = 0;
-  int64_t values_per_token = 0;  // those one token passes through (layout::activated_elements)
+  int64_t values_per_token = 0;  // those that one token uses (layout::activated_elements)
 };
 Table parameter_table(std::span<const ParameterGroup> groups);
 
@@ -51,12 +51,13 @@ struct PlannedMemory {
   std::string name;  // "parameters", "gradients", "optimizer state", "activations"
   int64_t bytes = 0;
 };
-// `moment`: when it is that much: "backward of layer 3, mixer".
+// `moment`: when the peak is reached: "backward of layer 3, mixer".
 Table memory_table(std::span<const PlannedMemory> purposes, const std::string& moment, int64_t available_bytes);
 
-// The last entry is set apart. The difference is that of the peak from the plan, in percent of the plan.
+// The last entry is separated by a line. The difference is that between peak and plan, in percent of the
+// plan.
 Table measured_memory_table(std::span<const MeasuredMemory> purposes);
-std::string plan_difference(const MeasuredMemory& memory);  // "+2.1 %"; empty where nothing was planned
+std::string plan_difference(const MeasuredMemory& memory);  // "+2.1 %"; empty where there is no plan
 
 struct DataPart {
   std::string name;  // "training", "held out", "left out: copies"
@@ -66,13 +67,13 @@ struct DataPart {
 Table data_table(std::span<const DataPart> parts);
 
 struct ExpectedWork {
-  double flops_per_token = 0;                 // forward and backward, attention counted causally: what MFU is made of
+  double flops_per_token = 0;                 // forward and backward, attention counted causally; MFU is based on it
   double flops_per_token_full_attention = 0;  // the whole square of attention counted
   int64_t tokens_per_step = 0, steps = 0;
   double peak_flops_per_second = 0;                         // measured on this machine; 0: unknown
   double peak_measured_at = 0;                              // Unix seconds; 0: unknown
   double assumed_mfu = 0.5;                                 // for the time estimate
-  double decoding_bytes = 0, decoding_bytes_per_token = 0;  // that decoding keeps of a sequence
+  double decoding_bytes = 0, decoding_bytes_per_token = 0;  // state that decoding keeps for a sequence
 };
 Table work_table(const ExpectedWork& work);
 

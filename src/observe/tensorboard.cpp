@@ -60,8 +60,8 @@ std::string tensorboard_session_start(double wall_time, int64_t step) {
 
 TensorBoard::TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) { make_folders(folder_); }
 
-// TensorBoard reads the files of a folder in the order of their names, so a file of the same second gets a later
-// number.
+// TensorBoard reads the files of a folder in the order of their names, so a second file of the same second
+// gets a later number.
 void TensorBoard::open(double wall_time) {
   std::filesystem::path path;
   for (int serial = 0; path.empty() || std::filesystem::exists(path); ++serial) {
@@ -72,7 +72,8 @@ void TensorBoard::open(double wall_time) {
 }
 
 void TensorBoard::append(const std::string& message) {
-  if (torn_) file_.truncate(good_bytes_);  // half a record of a full disk would end the file for every reader
+  // Half a record, left by a full disk, would end the file for every reader.
+  if (torn_) file_.truncate(good_bytes_);
   const std::string record = tensorboard_record(message);
   torn_ = true;
   file_.write(record);

@@ -1,6 +1,6 @@
-// What a person sees while a run goes: one aligned line a step under headings, evaluations, checkpoints and alarms
-// marked by the word they begin with. Everything is taken from events, so a finished run can be shown again from its
-// file. Alarms (NaNs among them) have a stream of their own, standard error, and are shown whatever else is not.
+// The terminal output of a run: one aligned line per step under headings; evaluations, checkpoints and alarms
+// begin with a word that names them. All of it is made from events, so a finished run can be shown again from
+// its file. Alarms (NaNs among them) have a stream of their own, standard error, and are always shown.
 //
 //   writer.add(std::make_shared<Terminal>(TerminalOptions{.stream = stdout, .colours = colours_wanted(stdout)}));
 //
@@ -20,8 +20,8 @@ struct TerminalOptions {
   bool colours = false;
   std::FILE* alarms = stderr;
   bool alarm_colours = false;
-  bool quiet = false;           // alarms alone
-  int64_t log_every = 1;        // steps; the first and the last planned one are always shown
+  bool quiet = false;           // only alarms
+  int64_t log_every = 1;        // in steps; the first and the last planned step are always shown
   int64_t headings_every = 50;  // step lines between repeated headings
 };
 
@@ -43,9 +43,9 @@ class Terminal : public EventReader {
   void show(const Alarm& alarm);
   void show(const NonFinite& nonfinite);
   void show(const Sample& sample);
-  void show(const MeasuredMemory&) {}  // a table, when the run is over
+  void show(const MeasuredMemory&) {}  // shown as a table when the run is over
   void show(const IncidentReport& incident);
-  void show(const DriverState&) {}  // the driver says it itself
+  void show(const DriverState&) {}  // the driver prints it itself
   void show(const End& end);
   void headings();
   std::string position(int64_t step) const;  // "100/400"
@@ -55,7 +55,7 @@ class Terminal : public EventReader {
 
   TerminalOptions options_;
   int64_t planned_steps_ = 0;
-  int64_t lines_ = 0;  // step lines since the last headings; 0: headings come first
+  int64_t lines_ = 0;  // step lines since the last headings; 0: headings come next
   std::optional<CompressionBaseline> baseline_;
 };
 

@@ -13,10 +13,11 @@
 
 namespace longhaul::plan {
 
-// plan_test Calibration.* fits them again. A100: the rows of arXiv 2104.04473 and 2205.05198. H100: those of Megatron-LM's README
-// without a pipeline, whose stages it does not tell. Shares that attention
-// reaches are published ones, of no step: FlashAttention-2 50 to 73 % of an A100 (arXiv 2307.08691); on H100 from 34 % (the same, both passes) to 60 %
-// (cuDNN, forward; arXiv 2407.08608).
+// plan_test Calibration.* fits them again. A100: the rows of arXiv 2104.04473 and 2205.05198. H100: those of
+// Megatron-LM's README without a pipeline, because it does not give the stages of the others. The shares of
+// the peak that attention reaches are published ones, not from any step: FlashAttention-2 50 to 73 % of an
+// A100 (arXiv 2307.08691); on H100 from 34 % (the same, both passes) to 60 % (cuDNN, forward; arXiv
+// 2407.08608).
 Efficiency efficiency_of(const Accelerator& device) {
   if (device.fp8_flops > 0) {
     return {.products = 0.64,
@@ -74,9 +75,11 @@ Efficiency fitted(const std::vector<PublishedRow>& rows, double attention) {
   Efficiency best;
   double least = std::numeric_limits<double>::infinity();
   for (int products = 50; products <= 88; products += 2) {
-    for (int memory = 60; memory <= 90; memory += 5) {  // what copies and sums of long arrays reach of an accelerator's memory
+    // The range that copies and sums of long arrays reach on an accelerator's memory.
+    for (int memory = 60; memory <= 90; memory += 5) {
       for (const double layer_s : {0.0, 50e-6, 100e-6, 200e-6, 300e-6, 400e-6, 500e-6, 700e-6, 1e-3}) {
-        for (const double stop_s : {0.0, 200e-6, 500e-6}) {  // to wait for launched work and launch again takes no longer
+        // Waiting for launched work and launching again takes no longer.
+        for (const double stop_s : {0.0, 200e-6, 500e-6}) {
           const Efficiency one{.products = products * 0.01,
                                .memory = memory * 0.01,
                                .layer_s = layer_s,
@@ -94,7 +97,7 @@ Efficiency fitted(const std::vector<PublishedRow>& rows, double attention) {
 
 namespace {
 
-// Of so many percent the share with which the rows' mean error is least.
+// The share, in whole percents, with the least mean error of the rows.
 template <class Set>
 double fitted_share(std::vector<PublishedRow> rows, int from, int to, int step, Set set) {
   double best = 1, least = std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
-// What kernels of a kind of accelerator reach of its data sheet, and how that was found: fitted on published rows (published.h) that are marked so,
-// none of which counts as a prediction.
+// Calibration: the share of its data sheet that kernels on an accelerator reach, and how it was found: it is
+// fitted on published rows (published.h) that are marked as such and never count as predictions.
 #pragma once
 
 #include <filesystem>
@@ -11,20 +11,23 @@
 
 namespace longhaul::plan {
 
-// The constants in use. Of kinds without published rows: those of the nearest kind.
+// The constants in use. An accelerator without published rows has those of the most similar one.
 Efficiency efficiency_of(const Accelerator& device);
 
-double median_step_seconds(const observe::RunHistory& run);  // of a run with steps
+double median_step_seconds(const observe::RunHistory& run);  // the run must have steps
 
-// Such that what is predicted of a run is what its steps took (their median): all constants by one factor. From a run folder's recipe and
-// events; kData where it has no finished step.
+// Scales all constants by one factor so that the prediction for a run equals the median time of its steps.
+// Reads the recipe and events of a run folder; kData where it has no completed step.
 Efficiency calibrated(const std::filesystem::path& run, Cluster cluster);
 
-// The least mean error over these rows, on a grid of constants beside the share of the peak that attention reaches.
+// The constants with the least mean error over these rows, from a grid; `attention` is the share of the peak
+// that attention reaches.
 Efficiency fitted(const std::vector<PublishedRow>& rows, double attention);
-// The one factor, in whole percents, that does so for rows of one cluster with the constants in use.
+// The one factor, in whole percents, with the least mean error for rows of one cluster with the constants in
+// use.
 double fitted_reach(std::vector<PublishedRow> rows);
-// Likewise what shows of the shorter of a layer's exchange and passes (kLayerExposed), in steps of five percent.
+// The value of kLayerExposed (the visible part of the shorter of a layer's exchange and passes) with the
+// least mean error, in steps of five percent.
 double fitted_layer_exposed(std::vector<PublishedRow> rows);
 double mean_error(const std::vector<PublishedRow>& rows, const Efficiency& efficiency);
 

@@ -8,7 +8,7 @@
 namespace longhaul::plan {
 namespace {
 
-// Of a tensor, as often as a token passes through it.
+// Elements of a tensor, times the number of times that a token uses it.
 double parameters_in_products(const recipe::ModelConfig& config, const layout::ParameterSpec& spec) {
   if (spec.tensor.global_shape.size() != 2) return 0;
   const layout::Role role = spec.tensor.role;
@@ -22,18 +22,21 @@ double parameters_in_products(const recipe::ModelConfig& config, const layout::P
 double matrix_parameters(const recipe::ModelConfig& config) {
   double sum = 0;
   for (const auto& spec : layout::parameters(config)) sum += parameters_in_products(config, spec);
-  sum += static_cast<double>(config.predict_ahead * config.vocabulary * config.hidden);      // each module's product with the head
-  if (config.tie_embeddings) sum += static_cast<double>(config.vocabulary * config.hidden);  // the head's product is still made
+  // Each module's product with the head.
+  sum += static_cast<double>(config.predict_ahead * config.vocabulary * config.hidden);
+  // The head's product is still computed.
+  if (config.tie_embeddings) sum += static_cast<double>(config.vocabulary * config.hidden);
   return sum;
 }
 
-// Keys that a token sees in the mean over a sequence, the token itself by half; window 0: all before it.
+// Mean number of keys that a token sees over a sequence, counting the token itself half; window 0: all before
+// it.
 double keys_seen(double tokens, int64_t window) {
   const double most = window == 0 ? tokens : std::min(tokens, static_cast<double>(window));
   return most - most * most / (2 * tokens);
 }
 
-// A delta rule reads what it has under the key as well.
+// A delta rule also reads the state's value for the key.
 double recurrence_flops(const recipe::OperatorSizes& sizes) {
   const auto& [attention, recurrence, angles, delta_rule] = sizes;
   return 12 * static_cast<double>(recurrence.heads * recurrence.key * recurrence.value) +
@@ -57,7 +60,8 @@ TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t s
   const recipe::RecurrenceSizes toeplitz = recipe::toeplitz_sizes(config);
   flops.recurrence += 12 * static_cast<double>(toeplitz.heads * toeplitz.key * toeplitz.value);
   for (int64_t each = 0; each < config.layers + (config.layers > 0 ? config.predict_ahead : 0); ++each) {
-    const int64_t l = std::min(each, config.layers - 1);  // modules that predict further ahead have a layer as the last one is
+    // Modules that predict further ahead have a layer like the last one.
+    const int64_t l = std::min(each, config.layers - 1);
     const recipe::OperatorSizes sizes = recipe::operators_of_layer(config, l);
     const recipe::AttentionSizes& attention = sizes.attention;
     const double tokens = static_cast<double>(sequence),

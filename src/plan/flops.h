@@ -1,11 +1,13 @@
-// Model FLOPs of one token: the only place where they are counted (a multiply-add is 2). Source: docs/sources/megascale.md §8, PaLM appendix B.
+// Model FLOPs of one token; they are counted only here (a multiply-add is 2). Source:
+// docs/sources/megascale.md §8, PaLM appendix B.
 //
 //   F = 6·N_mm + Σ over attentions 12·heads·head_dim·s + Σ over recurrences 12·heads·key·value
 //
-// N_mm: parameters in matrix products that a token passes through (k of the experts; the head, not the embedding table). s: the
-// sequence in the full convention (PaLM, FlashAttention-2), half of it in the causal one (Megatron), where the model is causal. A linear recurrence counts
-// its algorithmic minimum, which is also that of one sum over a whole document (kernels/bidirectional). Recomputation never counts: utilisation with it
-// (HFU) takes flops_again_per_token() besides.
+// N_mm: parameters in matrix products that a token uses (k of the experts; the head, but not the embedding
+// table). s: the sequence length in the full convention (PaLM, FlashAttention-2), or half of it in the causal
+// one (Megatron) if the model is causal. A linear recurrence counts its algorithmic minimum, which is also
+// that of one sum over a whole document (kernels/bidirectional). Recomputation is never counted; the
+// utilisation that includes it (HFU) adds flops_again_per_token().
 #pragma once
 
 #include "recipe/architecture/model_config.h"
@@ -21,11 +23,13 @@ struct TokenFlops {
   double causal() const { return matrices + recurrence + attention_causal; }
 };
 
-// What full recomputation computes a second time (docs/design/recomputation.md): the layers' products and recurrences, whose forward pass is a third of what counts
-// above; not the result of softmax attention, which is kept, and nothing outside the layers. Other kinds make passes over elements again, which do not count.
+// The FLOPs that full recomputation repeats (docs/design/recomputation.md): the layers' products and
+// recurrences, whose forward pass is a third of the FLOPs above. The result of softmax attention is kept, and
+// nothing outside the layers is repeated. Other kinds of recomputation only repeat elementwise passes, which
+// are not counted.
 double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recompute recompute);
 
-// Forward and backward, per token, of sequences of `sequence` tokens.
+// Forward and backward pass, per token, for sequences of `sequence` tokens.
 TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t sequence);
 
 }  // namespace longhaul::plan

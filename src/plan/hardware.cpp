@@ -7,8 +7,9 @@
 
 namespace longhaul::plan {
 
-// Rates of links are those that collectives reach, not the nominal ones: SimAI's per-link figures (20.0 GB/s × 12 for A100, 20.6 × 18 for H100;
-// 8 links fewer on A800 and H800), 23.5 GB/s of a CX6 and 48.5 of a CX7 (github.com/aliyun/SimAI). Where it has none: nominal × 0.82.
+// Rates of links are those that collective calls reach, not the nominal ones: SimAI's per-link figures (20.0
+// GB/s × 12 for A100, 20.6 × 18 for H100; 8 links fewer on A800 and H800), 23.5 GB/s for a CX6 and 48.5 for a
+// CX7 (github.com/aliyun/SimAI). Where it has none: nominal × 0.82.
 const std::vector<Accelerator>& accelerators() {
   static const std::vector<Accelerator> all = {
       {"v100", 125e12, 0, 32e9, 900e9, 125e9, 11.75e9, 8, 300, "NVIDIA V100 data sheet (fp16); link and NIC: nominal × 0.82"},

@@ -13,7 +13,7 @@ double nodes_of_ring(const Cluster& cluster, int64_t ranks, int64_t stride) {
   return static_cast<double>(ranks) / members_of_a_node(cluster, stride);
 }
 
-// `nodes`: whose column of the network's table holds.
+// `nodes`: selects the column of the network's table.
 double seconds_at(double rate, double bytes, double message, int64_t ranks, int64_t stride, double nodes, const Cluster& cluster) {
   if (ranks <= 1 || bytes <= 0) return 0;
   const double n = static_cast<double>(ranks);
@@ -76,7 +76,8 @@ double network_share(double bytes, double nodes) {
 }
 
 double link_share(double bytes) {
-  constexpr std::array<double, 6> kShare = {.45, .65, .73, .77, .79, .81};  // 16 MiB to 16 GiB × 4; 4 GiB lies between its neighbours
+  // 16 MiB to 16 GiB × 4; the value of 4 GiB is interpolated.
+  constexpr std::array<double, 6> kShare = {.45, .65, .73, .77, .79, .81};
   constexpr double kSmallest = 1 << 24;
   if (bytes < kSmallest) return bytes / (bytes + kSmallest * (1 / kShare[0] - 1));
   const double x = std::min((std::log2(bytes) - 24) / 2, 5.0);

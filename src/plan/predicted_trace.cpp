@@ -17,7 +17,7 @@ using observe::SpanKind;
 
 int64_t ns_of(double seconds) { return std::llround(1e9 * seconds); }
 
-// Exchanges of one pass over one chunk, in seconds, by the group that they go over.
+// Exchanges of one pass over one chunk, in seconds, by the group that makes them.
 struct Exchange {
   const char* group;
   const char* kind;
@@ -70,7 +70,7 @@ class StepWriter {
   void span(SpanKind kind, double begin, double end, int64_t chunk = -1, int64_t micro_batch = -1) {
     step_.spans.push_back({.kind = kind, .begin_ns = at(begin), .end_ns = at(end), .chunk = chunk, .micro_batch = micro_batch});
   }
-  // For which the computing thread stands still.
+  // The computing thread waits for it.
   void call(const char* group, int64_t of, const char* kind, const std::string& name, double begin, double end) {
     if (end <= begin) return;
     step_.calls.push_back({.group = fmt::format("planned/{} {}", group, of),

@@ -78,7 +78,8 @@ std::pair<double, double> predicted_range(const PublishedRow& row) {
   for (const int64_t chunks : row.stages) {
     other.layout.chunks = chunks;
     other.layout.schedule = chunks > 1 ? recipe::PipelineSchedule::kInterleaved : recipe::PipelineSchedule::k1F1B;
-    other.practice.pipeline_exposed = chunks > 1 ? row.practice.pipeline_exposed : 1;  // one stage: nothing to do meanwhile
+    // One stage: there is no other work meanwhile.
+    other.practice.pipeline_exposed = chunks > 1 ? row.practice.pipeline_exposed : 1;
     const double seconds = predicted(other);
     range = {std::min(range.first, seconds), std::max(range.second, seconds)};
   }

@@ -9,8 +9,10 @@ namespace {
 
 double as_real(int64_t x) { return static_cast<double>(x); }
 
-// Of an exchange that comes layer by layer beside passes. A layer's goes while one other layer computes and no longer, so that of all layers' but one
-// the shorter of both hides, and of it `practice.layer_exposed` shows: kernels that exchange and such that compute slow each other, and wait.
+// The visible part of an exchange that comes layer by layer during passes. A layer's exchange overlaps with
+// the computation of one other layer and no longer, so for all layers but one the shorter of the two is
+// hidden, and `practice.layer_exposed` of it is visible: kernels that exchange and kernels that compute slow
+// each other, and wait.
 double shown_by_layers(double exchange, double passes, double layers, const Practice& practice) {
   return exchange - (1 - practice.layer_exposed) * (layers - 1) / layers * std::min(exchange, passes);
 }
@@ -25,7 +27,8 @@ double shown_values(double values, double layers, const Practice& practice, cons
 Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const PlanLayout& layout, double micro_batches, double layers,
                        const Cluster& cluster, double gradient_bytes) {
   const int64_t sharers = std::max<int64_t>(1, copies / layout.zero_copies), groups = copies / sharers;
-  const double back = layout.zero >= 3 ? 4 : layout.zero >= 1 ? 2 : gradient_bytes;  // 4: for the forward and for the backward pass
+  // 4: for the forward and for the backward pass.
+  const double back = layout.zero >= 3 ? 4 : layout.zero >= 1 ? 2 : gradient_bytes;
   const double rounds = layout.zero >= 2 ? micro_batches : 1, pieces = layout.zero >= 2 ? layers : as_real(layout.chunks);
   const double gradients = gradient_bytes * parameters, message = gradients / pieces;
   const double message_of_values = layout.zero >= 3 ? 2 * parameters / pieces : message;
@@ -36,8 +39,9 @@ Reduction reduction_of(double parameters, int64_t copies, int64_t stride, const 
           .values = (layout.zero >= 3 ? rounds : 1) * value_seconds(back * parameters, message_of_values, sharers, stride, cluster)};
 }
 
-// Once a step: a stage's sums begin when its last backward pass has. Of several stages on a rank, each of which has a round of micro-batches of its own, as
-// many as there are ranks, those of all but the last one made lie beside passes; of the one that is last, a layer's at least is seen.
+// Once per step: a stage's sums begin after its last backward pass. If a rank has several stages, each with
+// its own round of as many micro-batches as there are ranks, the sums of all but the last stage overlap with
+// passes; of the last stage's at least one layer's is visible.
 double exposed_seconds(const Reduction& all, const PlanLayout& layout, const Practice& practice, const StepParts& pass,
                        double micro_batches, double layers) {
   const double sums = all.sums, values = all.values;

@@ -1,5 +1,6 @@
-// The second engine: the very lists of actions that would train (layout/schedule/schedule.h), played with the times of the closed formulas. It sees what the
-// formulas do not: sends that overlap passes, rounds that are not full, schedules without a formula.
+// The second engine: it plays the lists of actions of the real training (layout/schedule/schedule.h) with the
+// times of the closed formulas. It includes effects that the formulas do not have: sends that overlap passes,
+// incomplete rounds, schedules without a formula.
 #pragma once
 
 #include <optional>
@@ -9,12 +10,12 @@
 
 namespace longhaul::plan {
 
-// Passes alone, of one step: without head, gradients and update. Empty where there is no pipeline, or where the lists would be longer than
-// `most_actions`.
+// Only the passes of one step: without head, gradients and update. Empty where there is no pipeline, or where
+// the lists would be longer than `most_actions`.
 std::optional<layout::Timeline> simulated(const PlanLayout& layout, int64_t micro_batches, const StepParts& parts,
                                           int64_t most_actions = 20'000);
 
-// The whole step by that engine.
+// The time of the whole step by this engine.
 std::optional<double> simulated_seconds(const PlanLayout& layout, int64_t micro_batches, const StepParts& parts);
 
 }  // namespace longhaul::plan

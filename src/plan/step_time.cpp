@@ -18,12 +18,13 @@ double count(int64_t x) { return static_cast<double>(x); }
 struct LayerTime {
   double products = 0, expert_products = 0, attention = 0, recurrence = 0, elementwise = 0, scores = 0;
   double tensor = 0, context = 0, experts = 0;
-  double context_again = 0;       // of `context`, where the layer is recomputed and attention with it: states that entered were kept
-  double attention_backward = 0;  // five products for two where scores are made again
+  // Part of `context`, if the layer is recomputed with its attention: entering states were kept.
+  double context_again = 0;
+  double attention_backward = 0;  // five products instead of two where scores are computed again
   double math() const { return products + expert_products + attention + recurrence; }
 };
 
-// That a token has any of its experts on a given rank, all experts being chosen alike.
+// The probability that a token has any of its experts on a given rank, if all experts are equally likely.
 double any_expert(const Work& work, const PlanLayout& layout) {
   return layout::chance_of_any(work.expert_count, work.expert_count / layout.ep, std::llround(work.experts_per_token));
 }
@@ -45,8 +46,8 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
   }
   if (ep * etp > 1 && work.experts > 0) {
     const double own = hidden / tp, ranks = ep * etp;
-    // There, and as many back (docs/design/parallel.md): a row for each expert, and then on every rank of etp that has a part of it; all tokens; each
-    // token once to each rank that has any of its experts.
+    // Bytes sent, and as many back (docs/design/parallel.md): a row for each expert, and then on every rank
+    // of etp that has a part of it; all tokens; each token once to each rank that has any of its experts.
     double sent = own * work.experts_per_token * practice.imbalance * (ep - 1) / ep, whole = 0;
     switch (layout.dispatcher) {
       case recipe::Dispatcher::kAllToAll:
@@ -59,10 +60,12 @@ void add_exchanges(const Work& work, const PlanLayout& layout, const Cluster& cl
         sent = own * (ranks - 1) * std::min(1.0, practice.imbalance * any_expert(work, layout));
         break;
     }
-    const double nodes = std::max(1.0, ep * etp / count(cluster.device.node)), away = 1 - 1 / nodes;  // to other nodes
+    // To other nodes.
+    const double nodes = std::max(1.0, ep * etp / count(cluster.device.node)), away = 1 - 1 / nodes;
     const double share = cluster.efficiency.by_size ? all_to_all_share(sent, nodes) : 1;
     const double link_s = sent * (1 - away) / cluster.device.link_rate, network_s = sent * away / cluster.device.nic_rate;
-    const double dealt = sent > 0 ? std::max(link_s, network_s) / share + network_message_s(cluster) : 0;  // one rank has all: nothing goes
+    // One rank has all experts: nothing is sent.
+    const double dealt = sent > 0 ? std::max(link_s, network_s) / share + network_message_s(cluster) : 0;
     time.experts = 2 * (dealt + (whole > 0 ? whole / link_rate(cluster, whole) + link_latency_s(cluster) : 0));
   }
 }
@@ -87,7 +90,8 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
   const double state_width = work.recurrence_products > 0 ? std::sqrt(work.recurrence_products / std::max(1.0, count(work.heads))) : 0;
   time.recurrence = tokens * (4 * work.recurrence_products + 2 * 128 * state_width * count(work.heads)) / tp /
                     (cluster.efficiency.recurrence > 0 ? cluster.device.bf16_flops * cluster.efficiency.recurrence : peak);
-  // Norms and residuals (of a parallel block one of each), the channel mixer's activation, rows of experts to and fro.
+  // Norms and residuals (one of each in a parallel block), the channel mixer's activation, rows of experts in
+  // both directions.
   const double residual =
       (practice.fused ? 10 : 24) * (work.parallel_block ? 0.5 : 1) * work.hidden / (practice.sequence_parallel ? tp : 1);
   time.elementwise = tokens * (residual + (work.activation_bytes + work.dispatch_bytes * practice.imbalance) / tp) / rate;
@@ -96,7 +100,8 @@ LayerTime layer_time(const Work& work, const PlanLayout& layout, const Cluster& 
   return time;
 }
 
-// Of the fullest: without a pipeline of all; else of a rank in the middle, or that has the head or the embedding beside its layers, or in place of one.
+// The fullest rank: without a pipeline with all layers; else a rank in the middle, or one that has the head
+// or the embedding in addition to its layers, or in place of one.
 double parameters_of_rank(const Work& work, const PlanLayout& layout) {
   const double layers = layers_of_rank(work, layout), spare = spare_layers(work, layout);
   const double layer = work.dense_parameters_of(layout.tp), of_head = work.head_parameters / count(layout.tp),
@@ -150,7 +155,7 @@ PlanLayout layout_of_recipe(const recipe::Recipe& recipe) {
 Practice default_practice(const PlanLayout& layout) {
   Practice practice;
   practice.data_exposed =
-      layout.chunks > 1 ? 1 / count(layout.chunks) : 0.5;  // gradients leave layer by layer; the first and the last are seen
+      layout.chunks > 1 ? 1 / count(layout.chunks) : 0.5;  // gradients leave layer by layer; the first and the last are visible
   practice.layer_exposed = kLayerExposed;
   return practice;
 }
@@ -160,7 +165,7 @@ double layers_of_rank(const Work& work, const PlanLayout& layout) {
   return std::ceil(work.layers / (count(layout.pp) * chunks)) * chunks;
 }
 
-// Of zbv's V both are the first rank's.
+// In zbv's V both are on the first rank.
 bool both_ends(const PlanLayout& layout) { return layout.pp == 1 || layout.schedule == recipe::PipelineSchedule::kZbV; }
 
 double spare_layers(const Work& work, const PlanLayout& layout) { return layers_of_rank(work, layout) * count(layout.pp) - work.layers; }
@@ -178,7 +183,9 @@ double bubble_seconds(const PlanLayout& layout, int64_t micro_batches, const Ste
       const int64_t left = micro_batches % layout.pp;  // rounds that are not full wait for the rest
       return others * chunk + (left != 0 ? count(layout.chunks - 1) * count(layout.pp - left) * chunk : 0);
     }
-    default:  // of zero-bubble methods: weights' gradients fill what they can (ZB-H1 (p−1)(F + B − W); with two chunks a rank, half)
+    // Zero-bubble methods: weight gradients fill what they can (ZB-H1 (p−1)(F + B − W); with two chunks per
+    // rank, half).
+    default:
       return others * std::max(0.0, forward + pass.backward_input - pass.backward_weight + 2 * pass.transfer) / count(layout.chunks);
   }
 }
@@ -215,12 +222,14 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
                       (6 * work.head_rows / (cluster.device.bf16_flops * cluster.efficiency.products) +
                        practice.loss_bytes * work.vocabulary / (cluster.device.memory_rate * cluster.efficiency.memory));
   const double a_layer = (parts.forward + parts.backward_input + parts.backward_weight) / layers;
-  parts.head = m * (spare_layers(work, layout) >= 1 ? std::max(0.0, head - a_layer) : head);  // in place of a layer, or beside all of them
-  if (layout.pp > 1) {                                                                        // both ways, once for every stage on the rank
+  // In place of a layer, or in addition to all of them.
+  parts.head = m * (spare_layers(work, layout) >= 1 ? std::max(0.0, head - a_layer) : head);
+  if (layout.pp > 1) {  // both ways, once for every stage on the rank
     const double chunks = count(layout.chunks);
     const double whole = 2 * tokens * work.hidden;
     double message = whole / tp / cluster.device.nic_rate + network_message_s(cluster) + cluster.efficiency.stop_s;
-    if (!practice.sequence_parallel) message += whole * (tp - 1) / tp / link_rate(cluster, whole);  // tensor ranks sent a share each
+    // Each tensor rank sent a share.
+    if (!practice.sequence_parallel) message += whole * (tp - 1) / tp / link_rate(cluster, whole);
     parts.transfer = practice.pipeline_exposed * message * chunks;
     parts.pipeline_exchange = m * 2 * parts.transfer;
   }
@@ -233,7 +242,8 @@ StepParts step_parts(const Work& work, const PlanLayout& layout, int64_t batch, 
   const double copies = count(std::max<int64_t>(1, layout.dp * layout.cp / layout.zero_copies));
   parts.update = practice.update_bytes * (dense + experts) / (0.8 * cluster.device.memory_rate * (layout.zero >= 1 ? copies : 1));
   parts.fixed = cluster.efficiency.step_s;
-  if (layout.offload) {  // what a layer keeps goes to the host and into the file, and comes back; passes wait for both
+  // What a layer keeps goes to the host and into the file, and comes back; passes wait for both.
+  if (layout.offload) {
     const double bytes = tokens * work.kept_of(layout.recompute, layout.tp);
     parts.offload = 2 * often * bytes * (1 / cluster.host_rate + 1 / cluster.file_rate);
   }

@@ -15,7 +15,7 @@ namespace {
 
 using observe::html_escaped;
 
-// What a row proves, and its colour on both pictures.
+// What a row proves, and its colour in both pictures.
 struct Kind {
   const char *name, *style;
 };

@@ -19,7 +19,7 @@ constexpr const char* kUnknownCluster = "dense A100, nothing known of the cluste
 
 std::string row_error_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
-// Where the source does not say how many stages a rank has: over all that are possible.
+// If the source does not give the stages per rank: over all possible ones.
 std::string range_text(const PublishedRow& row) {
   if (row.stages.size() < 2) return "";
   const auto [least, most] = predicted_range(row);

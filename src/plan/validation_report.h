@@ -1,4 +1,5 @@
-// How far the model is from published steps (plan/published.h), row by row and by groups of rows: a table for the terminal, JSON for machines, a page.
+// The error of the model for published steps (plan/published.h), row by row and by groups: a table for the
+// terminal, JSON for machines, a page.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,11 +17,13 @@ struct PublishedGroup {
   std::string name;
   std::vector<PublishedRow> rows;
 };
-// What plans are judged by, dense rows and such with experts; those whose weights are cut over data ranks; those that stand apart (row by row it is said
-// why); what was fitted on; then held-out rows family by family.
+// The groups: rows by which plans are judged, dense ones and those with experts; those whose weights are cut
+// over data ranks; those that are set apart (each row says why); those that were used for fitting; then
+// held-out rows by family.
 std::vector<PublishedGroup> published_groups();
 
-// That published pairs which are clearly apart are in their order as predicted too, and that no search was beaten by a neighbour of its best.
+// True if clearly different published pairs are predicted in the right order, and if no search result was
+// worse than a neighbour of its best.
 bool validation_holds(const std::vector<SearchCheck>& searches);
 
 std::string validation_text(const std::vector<SearchCheck>& searches, bool colours);

@@ -14,7 +14,7 @@ GroupedHeads& grouped_of(Work& work, int64_t heads) {
   return found != work.grouped.end() ? *found : work.grouped.emplace_back(GroupedHeads{.heads = heads});
 }
 
-// A share of all, and of what is grouped no less than a head.
+// The share of all, and for grouped heads at least one head.
 double shared(double all, const std::vector<GroupedHeads>& grouped, double GroupedHeads::*of_them, int64_t tp) {
   double share = all / number(tp);
   for (const GroupedHeads& each : grouped) share += each.*of_them * (1 / number(std::min(tp, each.heads)) - 1 / number(tp));
@@ -25,7 +25,7 @@ void add_parameters(const recipe::ModelConfig& model, Work& work) {
   const double per_token = work.experts > 0 ? work.experts_per_token / work.experts : 1;
   for (const layout::ParameterSpec& spec : layout::parameters(model)) {
     const double elements = number(spec.elements());
-    if (spec.layer < 0) {  // modules that predict further ahead stand where the head does
+    if (spec.layer < 0) {  // modules that predict further ahead are with the head
       (spec.tensor.role == layout::Role::kHead || spec.ahead >= 0 ? work.head_parameters : work.embedding_parameters) += elements;
       continue;
     }
@@ -40,7 +40,8 @@ void add_parameters(const recipe::ModelConfig& model, Work& work) {
   }
 }
 
-// Two in and one out of a gated mixer, one in and one out of others, of two bytes; each chosen expert's row is read and written, both ways.
+// Two in and one out for a gated mixer, one in and one out for others, of two bytes; each chosen expert's row
+// is read and written, in both directions.
 void add_elementwise(const recipe::ModelConfig& model, Work& work) {
   const double numbers = model.channel == recipe::Channel::kGelu ? 2 : 3, chosen = number(model.experts_per_token);
   for (int64_t l = 0; l < model.layers; ++l) {
@@ -53,7 +54,7 @@ void add_elementwise(const recipe::ModelConfig& model, Work& work) {
   }
 }
 
-// Of one token: of a micro-batch of a sequence, over its tokens.
+// Per token: of a micro-batch of a sequence, over its tokens.
 void add_activations(const recipe::ModelConfig& model, Work& work) {
   const MemoryRequest request{.model = model, .sequence = static_cast<int64_t>(work.sequence)};
   const double norms = 2 * norm_bytes(request);

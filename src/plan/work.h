@@ -1,5 +1,6 @@
-// Work: what a model asks of those who train it, summed over its layers once so that a search may ask thousands of times: matrix products,
-// attention, recurrences, elements that pass through memory, parameters, activations. FLOPs are counted as in flops.h, of a forward pass.
+// Work: the computation and memory of a model, summed over its layers once so that a search can use it
+// thousands of times: matrix products, attention, recurrences, elements that pass through memory, parameters,
+// activations. FLOPs are counted as in flops.h, for a forward pass.
 #pragma once
 
 #include <vector>
@@ -10,7 +11,8 @@
 
 namespace longhaul::plan {
 
-// Of the mean layer, what belongs to heads of which tensor ranks that outnumber them hold copies.
+// GroupedHeads: the part of the mean layer that belongs to heads of which tensor ranks hold copies when there
+// are more ranks than heads.
 struct GroupedHeads {
   int64_t heads = 0;
   double parameters = 0, products = 0;  // of dense_parameters, of dense_products
@@ -21,29 +23,32 @@ struct Work {
   double layers = 0, hidden = 0, vocabulary = 0;
   double sequence = 0;
   double head_rows = 0;  // vocabulary · hidden, the product of the head
-  // Of the mean layer. A model of unlike layers is cut by time, so that the mean counts.
-  double dense_parameters = 0, expert_parameters = 0;  // matrices and all else that is trained
-  double dense_products = 0, expert_products = 0;      // parameters in products that a token passes through
+  // For the mean layer. A model with different layers is divided by time, so that the mean counts.
+  double dense_parameters = 0, expert_parameters = 0;  // matrices and all other trained parameters
+  double dense_products = 0, expert_products = 0;      // parameters in products that a token uses
   double experts = 0, experts_per_token = 0;
-  double attention_channels = 0;  // heads · (key + value channels of a head) / 2, of the mean layer: half where every second one is softmax
-  double key_value_channels = 0;   // kv_heads · (key + value channels), likewise
+  // Heads · (key + value channels of a head) / 2, for the mean layer: half if every second layer is softmax.
+  double attention_channels = 0;
+  double key_value_channels = 0;   // kv_heads · (key + value channels), for the mean layer
   double recurrence_products = 0;  // heads · key · value
-  bool causal = true;              // of attention; else every token sees all keys
+  bool causal = true;              // for attention; else every token sees all keys
   double embedding_parameters = 0, head_parameters = 0;
   double kept_bytes = 0, cheap_bytes = 0, input_bytes = 0,
          attention_bytes = 0;  // of a token and the mean layer, in bf16: kept, made again cheaply, the layer's input, attention's result
   double attention_heads = 0;
-  double activation_bytes = 0;  // of a token and the mean layer, read and written by the channel mixer's activation, in bf16
-  double dispatch_bytes = 0;    // likewise of rows that are dealt out to experts and gathered again
+  // Per token and mean layer, read and written by the channel mixer's activation, in bf16.
+  double activation_bytes = 0;
+  double dispatch_bytes = 0;  // the same for rows that are sent to experts and gathered again
   int64_t heads = 0, kv_heads = 0, expert_count = 0;
   bool parallel_block = false;
-  TokenFlops flops;                        // of a token, forward and backward
-  bool deals_out_heads(int64_t tp) const;  // key heads whole, or copies of one
+  TokenFlops flops;                        // per token, forward and backward
+  bool deals_out_heads(int64_t tp) const;  // key heads are whole, or copies of one
   std::vector<GroupedHeads> grouped;       // one for each number of heads
-  // Of tp tensor ranks, what one has of the mean layer.
+  // The part of the mean layer on one of tp tensor ranks.
   double dense_parameters_of(int64_t tp) const;
   double dense_products_of(int64_t tp) const;
-  double kept_of(recipe::Recompute recompute, int64_t tp) const;  // bytes of a token that wait for the backward pass
+  // Bytes per token that wait for the backward pass.
+  double kept_of(recipe::Recompute recompute, int64_t tp) const;
 };
 
 Work work_of(const recipe::ModelConfig& model, int64_t sequence);

@@ -18,7 +18,7 @@ using Problems = std::vector<Problem>;
 
 constexpr int64_t kByteTokens = 257;  // 256 bytes and the end of a document
 
-// Parameters of a layer's mixers, in doubles: sizes are checked before anybody multiplies them.
+// Parameters of a layer's mixers, in doubles, because sizes are checked before anything multiplies them.
 double elements(const ModelConfig& model, const std::vector<MixerTensor>& tensors) {
   double sum = 0;
   for (const MixerTensor& tensor : tensors) {
@@ -100,7 +100,7 @@ void shares(const ParallelOptions& parallel, Problems& out) {
        "parallel.zero=1, or parallel.zero_copies=1"});
 }
 
-// How rows travel to experts.
+// Checks how rows travel to experts.
 void padding(const Recipe& recipe, Problems& out) {
   if (!recipe.parallel.experts.padded) return;
   if (recipe.model.experts == 0 || recipe.model.router.capacity_factor == 0) {
@@ -117,7 +117,7 @@ void padding(const Recipe& recipe, Problems& out) {
   }
 }
 
-// What a fixed order of micro-batches cannot have (docs/design/elastic.md).
+// The options that are impossible with a fixed order of micro-batches (docs/design/elastic.md).
 void elastic(const Recipe& recipe, Problems& out) {
   if (!recipe.train.elastic) return;
   const ParallelOptions& parallel = recipe.parallel;
@@ -210,7 +210,8 @@ void narrow_states(const Recipe& recipe, Problems& out) {
     out.push_back({{"optim.state_dtype", "train.device"}, states + " is for training on the CPU", "optim.state_dtype=float32"});
 }
 
-// What workers that train by themselves cannot have (docs/design/outer-loops.md). How many there are is known where a run begins.
+// The options that are impossible with islands that train independently (docs/design/outer-loops.md). Their
+// number is known when a run begins.
 void outer(const Recipe& recipe, Problems& out) {
   const OuterOptions& options = recipe.optim.outer;
   const auto refuse = [&](std::vector<std::string> keys, std::string reason, std::string hint) {
@@ -257,7 +258,7 @@ void outer(const Recipe& recipe, Problems& out) {
   }
 }
 
-// muP knows what a step does as a model becomes wider of some optimizers only.
+// For muP the change of an optimizer's step with width must be known, which is so for some optimizers only.
 void width(const Recipe& recipe, Problems& out) {
   if (recipe.model.mup_base_hidden == 0) return;
   for (size_t number = 0; number <= recipe.optim.groups.size(); ++number) {
@@ -317,8 +318,9 @@ void data(const Recipe& recipe, Problems& out) {
                    "give one weight per source, or none"});
   }
   mix(options, out);
-  if (recipe.train.task == "recall") return;                                  // reads no text
-  const int64_t mask = recipe.train.objective == Objective::kMasked ? 1 : 0;  // a row of the embedding behind the tokenizer's
+  if (recipe.train.task == "recall") return;  // reads no text
+  // A row of the embedding after the tokenizer's.
+  const int64_t mask = recipe.train.objective == Objective::kMasked ? 1 : 0;
   if (options.tokenizer.empty()) {
     out.push_back({{"data.tokenizer"}, "data.tokenizer is empty", "data.tokenizer=train, bytes, or the path of a tokenizer.json"});
   } else if (options.tokenizer == "train" && options.vocabulary + mask > recipe.model.vocabulary) {
@@ -334,7 +336,7 @@ void data(const Recipe& recipe, Problems& out) {
   }
 }
 
-// What a model may have read of what it is to predict.
+// Whether a model may read the tokens that it is to predict.
 void objective(const Recipe& recipe, Problems& out) {
   const bool masked = recipe.train.objective == Objective::kMasked;
   if (recipe.train.task != "pretrain") {
@@ -359,7 +361,7 @@ void objective(const Recipe& recipe, Problems& out) {
   }
 }
 
-// Documents that are grids stand whole in a row: behind a cut nobody would know where on the grid a token stands.
+// Documents that are grids are whole in a row: after a cut a token's place on the grid would be unknown.
 void grid(const Recipe& recipe, Problems& out) {
   if (grid_of(recipe.model).empty() || recipe.train.task != "pretrain") return;
   const int64_t each = recipe.model.lightnet.tokens_of_grid() + 1;

@@ -1,4 +1,4 @@
-// check: refuses combinations of options that cannot be right, before anything else starts, with the reason.
+// check() refuses impossible combinations of options before anything else starts, and gives the reason.
 // load() calls it; call it again after changing a Recipe in code.
 #pragma once
 
@@ -15,9 +15,9 @@ struct Problem {
   std::string hint;
 };
 
-std::vector<Problem> problems(const Recipe& recipe);      // every problem, not only the first
-std::vector<Problem> problems(const ModelConfig& model);  // those of the model alone
-void check(const LoadedRecipe& loaded);                   // throws kUsage listing all of them with the values' origins
+std::vector<Problem> problems(const Recipe& recipe);      // all problems, not only the first
+std::vector<Problem> problems(const ModelConfig& model);  // of the model options only
+void check(const LoadedRecipe& loaded);                   // throws kUsage with a list of all, with the origins of the values
 void check(const Recipe& recipe);
 
 }  // namespace longhaul::recipe

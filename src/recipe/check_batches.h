@@ -1,4 +1,5 @@
-// What of a recipe changes its batch on the way, and cannot: stages (optim.stages), growth by what is measured (optim.batch_growth).
+// Checks the options that change the batch during a run: stages (optim.stages) and growth by measurement
+// (optim.batch_growth).
 #pragma once
 
 #include "recipe/check.h"

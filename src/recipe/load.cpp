@@ -37,7 +37,7 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
-// What may have been meant by an unknown key or section, as the text of Error::expected.
+// The likely meanings of an unknown key or section, as the text of Error::expected.
 std::string suggestion(const OptionSet& options, const Entry& entry, const std::string& nearest) {
   if (!nearest.empty()) return fmt::format("did you mean {}? ({})", nearest, entry.is_section ? "a section" : options.find(nearest)->help);
   const std::string section = entry.key.substr(0, entry.key.find('.'));
@@ -180,13 +180,13 @@ Entry read_override(const std::string& argument) {
           .where = "command line: " + printable(argument.substr(0, 200))};
 }
 
-// For text options what was typed is meant literally unless it is quoted: data.tokenizer=123 is a name, not a number. A list of texts
-// is split at its commas then.
+// For text options the typed text is literal unless it is quoted: data.tokenizer=123 is a name, not a number.
+// A list of texts is then split at its commas.
 Value override_for(const Option& option, const Entry& entry) {
   const bool text = option.kind == Kind::kText || option.kind == Kind::kEnum || option.kind == Kind::kTexts || option.kind == Kind::kEnums;
   if (!text || entry.origin.kind != Origin::Kind::kCommandLine || entry.value.is_list()) return entry.value;
   const bool quoted = entry.value.is_text() && (entry.typed.starts_with('"') || entry.typed.starts_with('\''));
-  // A recipe is UTF-8: a path that is not is written in another way. Of what was quoted, TOML has seen to that.
+  // A recipe is UTF-8: another path is written in another way. For quoted text TOML has already checked this.
   const auto item = [&](std::string_view typed) {
     return Value(option.is_path && !valid_utf8(typed) ? text_of_path(typed) : std::string(typed));
   };
@@ -197,7 +197,8 @@ Value override_for(const Option& option, const Entry& entry) {
   return Value(std::move(items));
 }
 
-// Whether the entry is a key of an earlier version. A run reads its recipe several times: one warning is enough.
+// True if the entry is a key of an earlier version. A run reads its recipe several times: one warning is
+// enough.
 bool is_retired(const Entry& entry) {
   const auto key = std::ranges::find(kRetiredKeys, entry.key, &RetiredKey::name);
   if (entry.is_section || key == std::end(kRetiredKeys) || (key->only_as_switch && !entry.value.is_bool())) return false;
@@ -231,7 +232,7 @@ void apply(const OptionSet& options, const Entry& entry, LoadedRecipe& loaded) {
   loaded.origins[option->name] = entry.origin;
 }
 
-// The preset named by the last entry that names one, as entries that come before all others.
+// The preset named by the last entry that names one, as entries that precede all others.
 std::vector<Entry> preset_entries(const std::vector<Entry>& entries) {
   const auto last =
       std::find_if(entries.rbegin(), entries.rend(), [](const Entry& entry) { return entry.key == "model.preset" && !entry.is_section; });

@@ -39,7 +39,8 @@ void check_biases(const ModelConfig& model, std::vector<Problem>& out) {
                  "model.bias=false"});
 }
 
-// Of a model in which all tokens of a document read each other, whatever supposes that one comes after the other.
+// For a model in which all tokens of a document read each other: refuses everything that assumes an order of
+// tokens.
 void check_order(const ModelConfig& model, std::vector<Problem>& out) {
   if (model.causal) return;
   const auto refuse = [&](std::string key, const std::string& reason, std::string hint) {

@@ -1,4 +1,4 @@
-// Recipe: everything a run is told, as one plain tree. options_of(recipe) lists every option bound to its field.
+// Recipe: all settings of a run as one plain tree. options_of(recipe) lists every option bound to its field.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@
 
 namespace longhaul::recipe {
 
-inline constexpr int64_t kRecipeVersion = 1;  // newest version of the file format this program reads; it writes this one
+// Newest version of the file format that is read; this version is written.
+inline constexpr int64_t kRecipeVersion = 1;
 
 struct Recipe {
   int64_t version = kRecipeVersion;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kKeepSuffix = ".keep";
 
-// `latest` as it stands; empty when there is none or it does not name a checkpoint.
+// `latest` as it is; empty when there is none or it does not name a checkpoint.
 std::string latest_name(const FileSystem& files, const fs::path& checkpoints) {
   if (!files.exists(checkpoints / kLatestName)) return {};
   try {
@@ -123,8 +123,8 @@ Search find_newest_valid(const FileSystem& files, const fs::path& checkpoints, D
   for (;;) {
     Search search = search_once(files, list_checkpoints(files, checkpoints, role), depth, role);
     if (search.newest) return search;
-    // What was there may have been pruned while it was read; then something newer is there. Names are never used twice: the same ones
-    // before and after have been there all the time.
+    // A checkpoint may have been pruned while it was read; then a newer one exists. Names are never used
+    // twice: names that are there before and after have been there all the time.
     std::vector<std::string> now = committed_names(files, checkpoints);
     if (now == names) return search;
     names = std::move(now);

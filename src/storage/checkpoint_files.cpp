@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kPieceBytes = 4 << 20;    // of verification
 constexpr int64_t kGapBytes = 64 << 10;     // runs closer than this are read in one pread
-constexpr int64_t kGatherBytes = 16 << 20;  // at most so much at once
+constexpr int64_t kGatherBytes = 16 << 20;  // limit of a combined read
 
 [[noreturn]] void damaged(const fs::path& file, const std::string& tensor, const std::string& what, const std::string& expected,
                           const std::string& found) {
@@ -27,7 +27,8 @@ constexpr int64_t kGatherBytes = 16 << 20;  // at most so much at once
                .hint = "use another checkpoint: " + program_command("checkpoint verify RUN") + " reads them all and says which are whole"});
 }
 
-// Reads the runs of one stored piece. Short runs that lie close together (a column of a wide matrix) share a read.
+// Reads the runs of one stored piece. Short runs that lie close together (a column of a wide matrix) share a
+// read.
 void read_runs(const SafetensorsFile& file, const TensorInfo& stored, std::span<const layout::CopyRun> runs, std::span<std::byte> into) {
   std::vector<std::byte> gathered;
   for (size_t first = 0; first < runs.size();) {

@@ -23,13 +23,13 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return value;
 }
 
-// What follows the step: the kind, and the numbers behind it. False: no such ending.
+// The part after the step: the kind, and its numbers. False: there is no such ending.
 bool read_ending(std::string_view ending, CheckpointName& name) {
   using Kind = CheckpointName::Kind;
   if (ending.empty()) return true;
   const auto number_after = [&](std::string_view infix) { return whole_number(ending.substr(infix.size())); };
   if (ending.starts_with(kReplacedInfix)) {
-    name.kind = Kind::kReplaced;  // the number is of the one that displaced it
+    name.kind = Kind::kReplaced;  // the number is that of the generation that displaced it
     return number_after(kReplacedInfix).has_value();
   }
   if (ending.starts_with(kTemporaryInfix)) {
@@ -63,7 +63,7 @@ std::optional<CheckpointName> parse_checkpoint_name(std::string_view text) {
   CheckpointName name;
   if (!step || !read_ending(text.substr(kStepPrefix.size() + number.size()), name)) return std::nullopt;
   name.step = *step;
-  // One name, one spelling: "g03" beside "g3" would be two folders of one checkpoint.
+  // One spelling per name: "g03" in addition to "g3" would be two folders of one checkpoint.
   const bool spelled = name.kind == CheckpointName::Kind::kReplaced ? text.starts_with(name.text() + ".") : text == name.text();
   return spelled ? std::optional(name) : std::nullopt;
 }

@@ -86,14 +86,15 @@ CheckpointWriter::CheckpointWriter(FileSystem& files, fs::path checkpoints, int6
   LONGHAUL_ASSERT(step >= 0 && generation >= 0, "step {} generation {}", step, generation);
   make_folders_durably(files_, checkpoints_);
   temporary_ = checkpoints_ / CheckpointName{CheckpointName::Kind::kTemporary, step, generation}.text();
-  remove_tree(files_, temporary_);  // of a save that failed: its files are lost
+  remove_tree(files_, temporary_);  // the files of a save that failed
   files_.make_folders(temporary_);
 }
 
 CheckpointWriter::~CheckpointWriter() {
   if (!committed_.empty()) return;
   try {
-    remove_tree(files_, temporary_);  // needs no rename and no sync: nobody takes this name for a checkpoint
+    // Needs no rename and no sync, because nobody takes this name for a checkpoint.
+    remove_tree(files_, temporary_);
   } catch (const std::exception& error) {
     log_warning("could not remove an unfinished checkpoint (harmless, it is cleaned up later): {}", error.what());
   }
@@ -101,7 +102,8 @@ CheckpointWriter::~CheckpointWriter() {
 
 void CheckpointWriter::add(FileReport report) { reports_.push_back(std::move(report)); }
 
-// A courtesy, not the safeguard: that the names differ is what keeps this process from taking anything from the later start.
+// A convenience, not the safeguard: this process cannot remove anything of the later start because their
+// names differ.
 void CheckpointWriter::refuse_if_superseded() const {
   const int64_t newest = newest_committed_generation(files_, checkpoints_);
   if (newest <= generation_) return;
@@ -112,8 +114,8 @@ void CheckpointWriter::refuse_if_superseded() const {
                .where = checkpoints_.string()});
 }
 
-// Only this process makes names of its generation, so nobody takes the name before it is used. It is a second attempt where the first
-// one got its name, but the disk failed to say that the name is durable.
+// Only this process makes names of its generation, so nobody takes the name before it is used. It is a second
+// attempt if the first one got its name, but the disk failed to confirm that the name is durable.
 fs::path CheckpointWriter::unused_name() const {
   CheckpointName name{CheckpointName::Kind::kCommitted, step_, generation_};
   while (files_.exists(checkpoints_ / name.text())) ++name.attempt;
@@ -131,7 +133,7 @@ fs::path CheckpointWriter::commit(Manifest manifest) {
   const fs::path draft = temporary_ / "manifest.tmp";
   write_synced(files_, draft, to_text(manifest));
   files_.rename(draft, temporary_ / kManifestName);
-  // Already here, where a full disk still fails the save as a whole; point_latest_here() has only to move it.
+  // Done here, where a full disk still fails the save as a whole; point_latest_here() then only renames it.
   write_synced(files_, temporary_ / kLatestName, target.filename().string() + "\n");
   files_.sync_folder(temporary_);
   fault_point("checkpoint.before_rename", step_);

@@ -1,4 +1,5 @@
-// Commit protocol: how a checkpoint comes to be on disk, whole or not at all (reliability specification, docs/formats/checkpoint.md).
+// The commit protocol writes a checkpoint to disk completely or not at all (reliability specification,
+// docs/formats/checkpoint.md).
 //
 //   CheckpointWriter writer(files, run / "checkpoints", step, generation);      // coordinator: step-000000012.tmp-3/
 //   FileReport report = write_checkpoint_file(files, writer.folder(), "rank-00000.safetensors", shards);   // every writer
@@ -6,11 +7,12 @@
 //   writer.commit(manifest);                                                    // step-000000012.g3/: it exists
 //   writer.point_latest_here();                                                 // a hint for people and scripts
 //
-// Every file is synced before it is reported; the manifest comes last; one rename of the folder, to a name that was never used before
-// (checkpoint_name.h), makes the checkpoint exist. Any failure of commit() throws and leaves the earlier checkpoints as they were: exit
-// code 73 from the disk, 66 when the reports do not make up the tensors, 76 when a later generation has committed meanwhile. A failed
-// sync loses the file: nothing is retried, the next save writes new files. One thread per object; writers of different files may run
-// at once.
+// Every file is synced before it is reported, and the manifest is written last. One rename of the folder, to
+// a name that was never used before (checkpoint_name.h), makes the checkpoint exist. If commit() fails, it
+// throws and leaves earlier checkpoints as they were: exit code 73 for errors of the disk, 66 when the
+// reports do not add up to the tensors, 76 when a later generation has committed meanwhile. A failed sync
+// loses the file: nothing is retried, and the next save writes new files. Each object is for one thread;
+// writers of different files may run at once.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@
 
 namespace longhaul::storage {
 
-// A rectangle of a logical tensor, with its row-major bytes.
+// ShardSource: a rectangle of a logical tensor with its row-major bytes.
 struct ShardSource {
   std::string tensor;
   std::vector<int64_t> shape;  // global
@@ -36,26 +38,27 @@ struct ShardSource {
   std::span<const std::byte> data;
 };
 
-// The key of a rectangle in its file: the tensor's own name when it is whole, so that anyone's reader finds it, else
-// "name[0:128,64:128]".
+// The key of a rectangle in its file: the tensor's own name if the rectangle is the whole tensor, so that
+// other readers find it, else "name[0:128,64:128]".
 std::string shard_key(const std::string& tensor, std::span<const int64_t> shape, std::span<const int64_t> offset,
                       std::span<const int64_t> length);
 
 FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
                                  std::span<const ShardSource> shards, int64_t alignment = 4096);
-// The same of shards without data, which `data_of` hands over one after the other: its span holds until the next call.
+// The same for shards without data: `data_of` returns the data of one shard after the other, valid until the
+// next call.
 using ShardData = std::function<std::span<const std::byte>(const ShardSource&)>;
 FileReport write_checkpoint_file(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
                                  std::span<const ShardSource> shards, const ShardData& data_of, int64_t alignment = 4096);
 
-// Of these files and tensors, for which `manifest` had none. kCheckpoint where they do not make up whole tensors; `where` is said in
-// errors.
+// Adds these files and tensors to a `manifest` without any. kCheckpoint where they do not add up to whole
+// tensors; `where` is used in errors.
 void add_reports(Manifest& manifest, std::span<const FileReport> reports, const std::string& where);
 
 class CheckpointWriter {
  public:
   CheckpointWriter(FileSystem& files, std::filesystem::path checkpoints, int64_t step, int64_t generation);
-  ~CheckpointWriter();  // removes what was not committed, as far as the disk lets it
+  ~CheckpointWriter();  // removes what was not committed, as far as possible
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
@@ -63,7 +66,8 @@ class CheckpointWriter {
   void add(FileReport report);
   // Step, generation, files and tensors of `manifest` are filled in here. Returns the checkpoint's folder.
   std::filesystem::path commit(Manifest manifest);
-  // After commit(). When it throws, the checkpoint is there all the same, and readers find it: none believes `latest`.
+  // Call it after commit(). If it throws, the checkpoint exists all the same, and readers find it, because
+  // none trusts `latest`.
   void point_latest_here();
 
  private:
@@ -76,8 +80,8 @@ class CheckpointWriter {
   std::vector<FileReport> reports_;
 };
 
-// Moves the folder out of the way in one rename, then removes it: a half-removed checkpoint is never taken for a checkpoint. Nothing
-// happens when somebody else did it meanwhile.
+// Renames the folder and then removes it, so that a half-removed checkpoint is never taken for a checkpoint.
+// If somebody else has already done so, nothing happens.
 void discard_folder(FileSystem& files, const std::filesystem::path& folder);
 
 Manifest read_manifest(const FileSystem& files, const std::filesystem::path& checkpoint);

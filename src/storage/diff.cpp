@@ -34,7 +34,7 @@ double from_f16(uint16_t bits) {
   return (bits & 0x8000) != 0 ? -value : value;
 }
 
-// The element as a number; 64-bit integers are compared apart because a double does not hold them all.
+// The element as a number; 64-bit integers are compared separately because a double cannot hold all of them.
 double number_at(DType dtype, const std::byte* at) {
   switch (dtype) {
     case DType::kI8:

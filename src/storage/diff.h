@@ -1,6 +1,6 @@
-// diff: what differs between two checkpoints, tensor by tensor, whatever rectangles each was stored in. Values are compared
-// as numbers (bool, integers, fp16, bf16, fp32, fp64, complex by parts); types without a numeric meaning here byte by byte.
-// Memory stays bounded: large tensors are read in blocks of rows.
+// diff compares two checkpoints tensor by tensor, whatever rectangles each was stored in. Values are compared
+// as numbers (bool, integers, fp16, bf16, fp32, fp64, complex numbers by parts); types without a numeric
+// meaning here are compared byte by byte. Memory stays bounded: large tensors are read in blocks of rows.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ struct TensorDifference {
   std::string name;
   Kind kind = Kind::kValues;
   std::string left, right;       // shapes or dtypes that differ
-  int64_t elements = 0;          // kValues: of the tensor
-  int64_t different = 0;         // how many differ in their bits
+  int64_t elements = 0;          // for kValues: elements of the tensor
+  int64_t different = 0;         // number of elements that differ in their bits
   int64_t first_different = -1;  // row-major index
   double maximum = 0;            // largest |left - right|; infinite where only one side is NaN or infinite
 };

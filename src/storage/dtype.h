@@ -1,5 +1,6 @@
-// DType: the element types a safetensors file may hold, with their widths in bits. The order is the one files are laid out
-// in, wide types last: a writer sorts by descending DType, so that every tensor begins aligned to its own element.
+// DType: the element types that a safetensors file may hold, with their widths in bits. Their order is that
+// of the tensors in files, wide types last in the enum: a writer sorts by descending DType, so that every
+// tensor is aligned to its element size.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// FaultFileSystem: another file system that fails on request. Every operation that changes the disk is counted; the n-th one
-// fails with "no space", "input/output error" or after half of its bytes. A full disk stays full: creating, writing and
-// syncing go on failing until clear(), while renaming and removing still work, as on a real one. Not thread-safe.
+// FaultFileSystem: another file system that fails on request. It counts every operation that changes the
+// disk; the n-th one fails with "no space", "input/output error" or after half of its bytes. A full disk
+// stays full: creating, writing and syncing fail until clear(), while renaming and removing still work, as on
+// a real disk. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -14,9 +15,11 @@ class FaultFileSystem final : public WrappedFileSystem {
   enum class Fault { kNone, kNoSpace, kIo, kShortWrite };
 
   using WrappedFileSystem::WrappedFileSystem;
-  // The operation with this number (0 is the first from now on) fails. kIo fails once; the other two leave the disk full.
+  // The operation with this number (0 is the first from now on) fails. kIo fails once; the other two leave
+  // the disk full.
   void fail_at(int64_t operation, Fault fault);
-  void flip_bit_of_write(int64_t write, int64_t byte, int bit);  // the n-th write from now on stores a flipped bit, silently
+  // The n-th write from now on silently stores a flipped bit.
+  void flip_bit_of_write(int64_t write, int64_t byte, int bit);
   void clear();
   int64_t operations() const { return operations_; }  // since the last fail_at, flip_bit_of_write or clear
 
@@ -30,7 +33,8 @@ class FaultFileSystem final : public WrappedFileSystem {
  private:
   class Writer;
   enum class Needs { kSpace, kNothing };
-  void step(Needs needs, const std::filesystem::path& path);  // counts, and throws when it is the operation's turn
+  // Counts the operation, and throws if it is the one that must fail.
+  void step(Needs needs, const std::filesystem::path& path);
   bool next_write_is_short() const { return fault_ == Fault::kShortWrite && operations_ == fail_at_; }
 
   Fault fault_ = Fault::kNone;

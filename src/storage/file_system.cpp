@@ -144,7 +144,8 @@ void write_synced(FileSystem& files, const fs::path& path, std::string_view text
   writer->close();
 }
 
-// A new folder survives a crash only when the folder that holds it was synced, up to the first one that existed before.
+// A new folder survives a crash only when the folder that contains it was synced, up to the first one that
+// existed before.
 void make_folders_durably(FileSystem& files, const fs::path& folder) {
   if (folder.empty() || files.exists(folder)) return;
   make_folders_durably(files, folder.parent_path());

@@ -1,13 +1,16 @@
-// FileSystem: the few file operations that checkpoints need, behind one interface, so that the commit protocol can be run
-// on a disk, on a recording memory disk (crash replay) and on a failing one (fault_file_system.h).
+// FileSystem: the few file operations that checkpoints need, behind one interface, so that the commit
+// protocol can run on a disk, on a recording memory disk (crash replay) and on a failing one
+// (fault_file_system.h).
 //
-// Rules every implementation keeps:
-// - what was written is durable only after FileWriter::sync(); a created, renamed or removed name only after sync_folder() of
-//   the folder that holds it; rename replaces its target atomically;
-// - make_new_folder gives a name to one caller only, also between machines that share the disk (mkdir is atomic on NFS too);
-// - failures throw Error with exit code 73 (disk), a missing file on open() with the exit code the caller names;
+// Rules that every implementation keeps:
+// - written data is durable only after FileWriter::sync(); a created, renamed or removed name only after
+//   sync_folder() of the folder that holds it; rename replaces its target atomically;
+// - make_new_folder gives a name to one caller only, also between machines that share the disk (mkdir is
+//   atomic on NFS too);
+// - failures throw Error with exit code 73 (disk); a missing file in open() gives the exit code that the
+//   caller names;
 // - open() refuses symbolic links unless told otherwise, and everything that is not a regular file.
-// One FileReader may be used by several threads at once (pread); a FileWriter belongs to one thread.
+// Several threads may use one FileReader at once (pread); a FileWriter is for one thread.
 #pragma once
 
 #include <cstddef>
@@ -27,16 +30,18 @@ namespace longhaul::storage {
 class FileReader {
  public:
   virtual ~FileReader() = default;
-  virtual int64_t size() const = 0;                                                // asked anew each time: a file may shrink after opening
-  virtual void read_exactly(int64_t offset, std::span<std::byte> into) const = 0;  // fewer bytes: Error, exit code 73
+  virtual int64_t size() const = 0;  // measured at each call: a file may shrink after opening
+  // Fewer bytes: Error, exit code 73.
+  virtual void read_exactly(int64_t offset, std::span<std::byte> into) const = 0;
 };
 
 class FileWriter {
  public:
   virtual ~FileWriter() = default;                          // closes; what was not synced may be lost
   virtual void write(std::span<const std::byte> data) = 0;  // appends
-  virtual void sync() = 0;   // after a failed sync the file counts as lost: write another one, never sync again
-  virtual void close() = 0;  // reports what the destructor cannot
+  // After a failed sync the file counts as lost: write another one, and never sync again.
+  virtual void sync() = 0;
+  virtual void close() = 0;  // reports errors that the destructor cannot report
 };
 
 enum class Links { kRefuse, kFollow };
@@ -55,16 +60,19 @@ class FileSystem {
   virtual void make_folders(const std::filesystem::path& folder) = 0;     // like mkdir -p
   virtual bool make_new_folder(const std::filesystem::path& folder) = 0;  // false: the name is taken
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
-  virtual void remove(const std::filesystem::path& path) = 0;  // a file or an empty folder; a missing one is no error
+  // A file or an empty folder; a missing one is no error.
+  virtual void remove(const std::filesystem::path& path) = 0;
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
-  virtual std::vector<FolderEntry> list(const std::filesystem::path& folder) const = 0;  // sorted; missing folder: empty
+  // sorted; missing folder: empty.
+  virtual std::vector<FolderEntry> list(const std::filesystem::path& folder) const = 0;
   virtual bool exists(const std::filesystem::path& path) const = 0;
-  virtual bool is_folder(const std::filesystem::path& path) const = 0;        // or a link to one
-  virtual double modified_s(const std::filesystem::path& path) const = 0;     // Unix time of the last change
-  virtual int64_t free_bytes(const std::filesystem::path& folder) const = 0;  // of the nearest parent that exists
+  virtual bool is_folder(const std::filesystem::path& path) const = 0;     // or a link to one
+  virtual double modified_s(const std::filesystem::path& path) const = 0;  // Unix time of the last change
+  // Of the nearest existing parent folder.
+  virtual int64_t free_bytes(const std::filesystem::path& folder) const = 0;
 };
 
-// The machine's own disk.
+// LocalFileSystem: the machine's own disk.
 class LocalFileSystem final : public FileSystem {
  public:
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override;
@@ -83,11 +91,13 @@ class LocalFileSystem final : public FileSystem {
 
 LocalFileSystem& local_file_system();  // stateless, shared
 
-// Conveniences over any FileSystem.
+// Helper functions for any FileSystem.
 std::string read_small_file(const FileSystem& files, const std::filesystem::path& path, ExitCode missing, int64_t limit_bytes);
-void write_synced(FileSystem& files, const std::filesystem::path& path, std::string_view text);  // the content; the name is not yet durable
-void make_folders_durably(FileSystem& files, const std::filesystem::path& folder);  // like mkdir -p, and on the disk when it returns
-// Synced; `moved` hears of every piece. The name is not yet durable.
+// The content is durable, the name is not yet.
+void write_synced(FileSystem& files, const std::filesystem::path& path, std::string_view text);
+// Like mkdir -p, and durable on return.
+void make_folders_durably(FileSystem& files, const std::filesystem::path& folder);
+// The copy is synced, but its name is not durable yet; `moved` is called after every piece.
 void copy_file(FileSystem& files, const std::filesystem::path& from, const std::filesystem::path& to,
                const std::function<void(int64_t bytes)>& moved = {});
 void remove_tree(FileSystem& files, const std::filesystem::path& folder);  // a missing folder is no error

@@ -16,7 +16,8 @@ using nlohmann::ordered_json;
 
 namespace {
 
-// The seal is appended to the text of the object in place of its closing brace, so what it covers is a prefix of the file.
+// The seal is appended to the text of the object in place of its closing brace, so what it covers is a prefix
+// of the file.
 constexpr std::string_view kSealStart = ",\n\"manifest_sha256\": \"";
 constexpr std::string_view kSealEnd = "\"\n}\n";
 constexpr size_t kHashLength = 64;
@@ -96,7 +97,7 @@ std::string_view unsealed(std::string_view text, const std::string& where) {
   return body;
 }
 
-// Bounds and sizes first, in numbers that cannot overflow; only then the geometry.
+// Bounds and sizes are checked first, in numbers that cannot overflow; only then the geometry.
 void check_tiling(const ManifestTensor& tensor, const std::string& where) {
   const int64_t whole = tensor_bytes(tensor.dtype, tensor.shape, where);
   const size_t rank = tensor.shape.size();
@@ -169,7 +170,7 @@ std::string to_text(const Manifest& manifest) {
   out["state"] = manifest.state;
   out["environment"] = manifest.environment;
   out["recipe"] = manifest.recipe;
-  // One member, file or tensor a line keeps the file readable and comparable without making it long.
+  // One member, file or tensor per line keeps the file readable and comparable without making it long.
   std::string text = "{";
   for (const auto& [key, value] : out.items()) text += fmt::format("\n\"{}\": {},", key, value.dump());
   text += "\n\"files\": [";

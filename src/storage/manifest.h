@@ -1,10 +1,12 @@
-// Manifest: what a checkpoint holds. One JSON file, manifest.json, written last; a folder without a valid one is no checkpoint.
-// It lists every file with size and sha256, every logical tensor as rectangles (shards) of a global shape with their crc32c,
-// and four free sections that the trainer fills. Its last member is the sha256 of everything before it, so any change of any
-// byte is noticed. docs/formats/checkpoint.md is the specification and states the version policy.
+// Manifest: the description of a checkpoint's contents: one JSON file, manifest.json, written last; a folder
+// without a valid one is no checkpoint. It lists every file with size and sha256, every logical tensor as
+// rectangles (shards) of a global shape with their crc32c, and four free sections that the trainer fills. Its
+// last member is the sha256 of everything before it, so that a change of any byte is detected.
+// docs/formats/checkpoint.md is the specification and states the version policy.
 //
-// parse_manifest accepts nothing that is inconsistent in itself: shards tile their tensor exactly, files are plain names,
-// keys are unique. It is a pure function of a string (fuzzed). Errors have exit code 66 and name file and tensor.
+// parse_manifest accepts nothing inconsistent: shards must tile their tensor exactly, file names must be
+// plain, keys must be unique. It is a pure function of a string (fuzzed). Errors have exit code 66 and name
+// file and tensor.
 #pragma once
 
 #include <cstdint>
@@ -35,21 +37,21 @@ struct ManifestShard {
   uint32_t crc32c = 0;                  // of the stored bytes
 };
 
-layout::Rectangle rectangle_of(const ManifestShard& shard);  // of a scalar: [1]
+layout::Rectangle rectangle_of(const ManifestShard& shard);  // [1] for a scalar
 
 struct ManifestTensor {
   std::vector<int64_t> shape;  // global
   DType dtype = DType::kF32;
-  std::string role;  // what it is to the trainer: "weight", "optimizer.m", …; may be empty
+  std::string role;  // meaning for the trainer: "weight", "optimizer.m", …; may be empty
   std::vector<ManifestShard> shards;
 };
 
 struct Manifest {
   std::string run_id;
-  int64_t generation = 0;  // counts the starts of a run; a later one supersedes
+  int64_t generation = 0;  // counts the starts of a run; a later one supersedes earlier ones
   int64_t step = 0;
-  int64_t world = 1;         // ranks that wrote it
-  int64_t parent_step = -1;  // step of the checkpoint the run came from; -1: none
+  int64_t world = 1;         // number of ranks that wrote it
+  int64_t parent_step = -1;  // step of the checkpoint from which the run continued; -1: none
   std::string wall_time;     // for people
   std::vector<ManifestFile> files;
   std::map<std::string, ManifestTensor> tensors;
@@ -63,9 +65,11 @@ struct Manifest {
 
 std::string to_text(const Manifest& manifest);  // sealed with its checksum
 Manifest parse_manifest(std::string_view text, const std::string& where);
-void check_consistent(const Manifest& manifest, const std::string& where);  // what parse_manifest and commit both demand
+// The checks that parse_manifest and commit share.
+void check_consistent(const Manifest& manifest, const std::string& where);
 
-// What a writer reports to the coordinator about one file it has written and synced. JSON, so that it can travel.
+// FileReport: a writer's report to the coordinator about one file that it has written and synced. It is sent
+// as JSON.
 struct ReportedShard {
   std::string tensor;
   std::vector<int64_t> shape;  // global

@@ -49,7 +49,7 @@ std::vector<NodeTier::Held> NodeTier::held() const {
           held.files[file.name] = files_.open(folder / file.name, ExitCode::kCheckpoint)->size();
       }
     } catch (const Error&) {
-      continue;  // somebody removed it meanwhile, or put there what is no file
+      continue;  // somebody removed it meanwhile, or put something else in its place
     }
     found.push_back(std::move(held));
   }

@@ -1,9 +1,11 @@
-// PublishedFolder: the tensors of a public model's folder: model.safetensors, or several files with model.safetensors.index.json that says
-// which tensor lies in which; with both, the index must name the single file. Nothing in it is trusted: the index may name plain files of the folder only, every tensor that it names must be in
-// that file, and every tensor of a file must be named, once. Pickle files (.bin, .pt) are refused: reading one runs what is in it.
+// PublishedFolder: the tensors in the folder of a public model: model.safetensors, or several files with a
+// model.safetensors.index.json that says which tensor is in which file; if both exist, the index must name
+// the single file. Nothing in it is trusted: the index may only name plain files of the folder, every tensor
+// that it names must be in that file, and every tensor of a file must be named exactly once. Pickle files
+// (.bin, .pt) are refused, because reading one runs code in it.
 //
-// Files may be symbolic links, as download caches make them. Reading may happen from several threads at once. Errors: kData, naming file and
-// tensor; of a broken safetensors file kCheckpoint.
+// Files may be symbolic links, as download caches make them. Several threads may read at once. Errors are
+// kData and name file and tensor; a broken safetensors file is kCheckpoint.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +26,7 @@ class PublishedFolder {
   static PublishedFolder open(const FileSystem& files, const std::filesystem::path& folder);
 
   std::vector<std::string> names() const;                 // sorted
-  const TensorInfo* find(const std::string& name) const;  // null: not there
+  const TensorInfo* find(const std::string& name) const;  // null: there is no such tensor
   void read(const std::string& name, int64_t first_byte, std::span<std::byte> into) const;
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path file_of(const std::string& name) const;

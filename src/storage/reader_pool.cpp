@@ -26,7 +26,7 @@ std::unique_ptr<FileReader> ReaderPool::open(const std::filesystem::path& path, 
   return std::make_unique<Reader>(shared_from_this(), path, missing);
 }
 
-// One that is being read when it leaves the list is closed when its reader is done.
+// A file that is being read when it leaves the list is closed when its reader is done.
 std::shared_ptr<const FileReader> ReaderPool::reader_of(const std::filesystem::path& path, ExitCode missing) {
   const std::lock_guard hold(mutex_);
   const auto found = by_path_.find(path.native());

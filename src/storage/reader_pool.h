@@ -1,8 +1,9 @@
-// ReaderPool: readers of many files, of which few are open at a time. A checkpoint of a thousand ranks has two thousand files, and a
-// process may have a thousand descriptors: whoever reads it all must not need one for each. The files used last stay open; another one
-// that is read again is opened again by its path, so a file that was replaced meanwhile is noticed by its size at most, as everywhere.
+// ReaderPool: readers of many files, only a few of which are open at a time. A checkpoint of a thousand ranks
+// has two thousand files, but a process may have only a thousand descriptors. The most recently used files
+// stay open; any other is reopened by its path when it is read again, so a file that was replaced meanwhile
+// is noticed at most by its size, as everywhere else.
 //
-// The file system must outlive the readers. Any thread.
+// The file system must outlive the readers. Thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +21,7 @@ class ReaderPool : public std::enable_shared_from_this<ReaderPool> {
   static constexpr size_t kMostOpen = 64;
 
   static std::shared_ptr<ReaderPool> make(const FileSystem& files, size_t most_open = kMostOpen);
-  // Opens it, so that what is wrong with it is said here. The reader keeps the pool alive.
+  // Opens the file at once, so that an error is thrown here. The reader keeps the pool alive.
   std::unique_ptr<FileReader> open(const std::filesystem::path& path, ExitCode missing);
 
  private:
@@ -35,7 +36,7 @@ class ReaderPool : public std::enable_shared_from_this<ReaderPool> {
   const FileSystem& files_;
   size_t most_open_;
   std::mutex mutex_;
-  std::list<Open> open_;  // the one used last first
+  std::list<Open> open_;  // most recently used first
   std::unordered_map<std::string, std::list<Open>::iterator> by_path_;
 };
 

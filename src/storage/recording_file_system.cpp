@@ -268,7 +268,8 @@ std::unique_ptr<RecordingFileSystem> RecordingFileSystem::after_crash(size_t pre
                                                                       const std::function<Survival(size_t)>& survival) const {
   auto disk = std::make_unique<RecordingFileSystem>();
   const std::vector<size_t> uncertain = pending(prefix);
-  // What a node is does not depend on whether its first name survived: a later rename may have given it another.
+  // A node's kind does not depend on whether its first name survived: a later rename may have given it
+  // another.
   disk->nodes_.resize(nodes_.size());
   for (size_t i = 1; i < nodes_.size(); ++i) {
     disk->nodes_[i] = std::make_shared<Node>();

@@ -11,11 +11,11 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Plan {
-  std::vector<fs::path> newer;  // than the first of `removed`, in order as far as is known
+  std::vector<fs::path> newer;  // those newer than the first of `removed`, in order as far as it is known
   PruneReport report;
 };
 
-// Why a usable checkpoint stays; empty: it may go. `position` counts from the newest.
+// The reason why a usable checkpoint stays; empty: it may be removed. `position` counts from the newest.
 std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, int64_t position, const RetentionPolicy& policy,
                            int64_t generation) {
   if (summary.generation > generation) return "of a later start of the run";
@@ -29,7 +29,7 @@ std::string reason_to_keep(const CheckpointSummary& summary, bool superseded, in
   return "";
 }
 
-// `damaged`: path → what was found when it was read; they count for nothing.
+// `damaged`: path → the damage found when it was read; these do not count.
 Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs::path, std::string>& damaged, const RetentionPolicy& policy,
              int64_t generation) {
   Plan plan;
@@ -44,7 +44,8 @@ Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs:
       plan.report.kept.push_back({summary.path, "damaged: " + found->second});
       continue;
     }
-    const bool superseded = !steps.insert(summary.name.step).second;  // the step was saved again since, after a rollback say
+    // The step was saved again since, after a rollback for example.
+    const bool superseded = !steps.insert(summary.name.step).second;
     const std::string reason = reason_to_keep(summary, superseded, position, policy, generation);
     position += superseded ? 0 : 1;
     if (plan.report.removed.empty() && !reason.empty()) plan.newer.push_back(summary.path);
@@ -57,7 +58,8 @@ Plan plan_of(const std::vector<CheckpointSummary>& summaries, const std::map<fs:
   return plan;
 }
 
-// Of the checkpoints that are newer than what goes the newest, which then serves longest; none: one of them is known to be whole.
+// The newest of the checkpoints that are newer than those to be removed, because it can be used longest;
+// none: one of them is known to be whole.
 std::optional<fs::path> unread_of(const Plan& plan, const ReadBack& known) {
   if (plan.report.removed.empty()) return std::nullopt;
   if (std::any_of(plan.newer.begin(), plan.newer.end(), [&](const fs::path& path) { return known.whole.contains(path); }))
@@ -66,7 +68,7 @@ std::optional<fs::path> unread_of(const Plan& plan, const ReadBack& known) {
   return plan.newer.front();
 }
 
-// What goes, once something newer is known to be whole.
+// What is removed, once a newer checkpoint is known to be whole.
 PruneReport verified_plan(const FileSystem& files, const fs::path& checkpoints, const RetentionPolicy& policy, int64_t generation,
                           ReadBack& known) {
   const std::vector<CheckpointSummary> summaries = list_checkpoints(files, checkpoints);

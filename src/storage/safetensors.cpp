@@ -175,7 +175,7 @@ SafetensorsWriter::SafetensorsWriter(FileSystem& files, const std::filesystem::p
   std::vector<std::byte> start(length.begin(), length.end());
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
   start.insert(start.end(), bytes.begin(), bytes.end());
-  // What we could not read again is refused before a byte is written: names, limits, duplicates.
+  // What this reader could not read again is refused before a byte is written: names, limits, duplicates.
   parse_safetensors_header(start, static_cast<int64_t>(start.size()) + position, state_->where);
   state_->file = files.create(path);
   state_->put(start);

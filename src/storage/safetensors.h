@@ -1,10 +1,12 @@
-// safetensors: reader and writer. Layout: u64 little-endian N | N bytes of JSON, padded with spaces | tensor data, row-major,
-// little-endian, without holes. docs/formats/safetensors.md says what we accept and what we refuse beyond the public format.
+// Reader and writer of safetensors files. Layout: u64 little-endian N | N bytes of JSON, padded with spaces |
+// tensor data, row-major, little-endian, without gaps. docs/formats/safetensors.md says what is accepted and
+// what is refused beyond the public format.
 //
-// Reading never maps the file: every read is a pread behind a fresh check of the file's size, so a file that shrinks is an
-// error and never zeros. Nothing is allocated from a number in the file before that number was checked against the file.
-// Broken files are Errors with exit code 66 that name the file and, where there is one, the tensor.
-// A SafetensorsFile may be read by several threads at once; a SafetensorsWriter belongs to one thread.
+// Reading never maps the file: every read is a pread after a fresh check of the file's size, so a file that
+// shrinks is an error and never gives zeros. No memory is allocated by a number in the file before that
+// number was checked against the file. Broken files are Errors with exit code 66 that name the file and, if
+// possible, the tensor. Several threads may read a SafetensorsFile at once; a SafetensorsWriter is for one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +48,13 @@ struct SafetensorsHeader {
   int64_t data_begin = 0;  // 8 + N
 };
 
-// Bytes of a tensor; an Error (66) naming `where` when they overflow or are no whole number. Shapes must not be negative.
+// Bytes of a tensor. Error (66) naming `where` if they overflow or are no whole number. Shapes must not be
+// negative.
 int64_t tensor_bytes(DType dtype, std::span<const int64_t> shape, std::string_view where);
 
-// The header of a file of `file_bytes` bytes that begins with `start`; `start` must reach to the end of the header at least
-// where the header's length is acceptable. Throws on everything malformed. `where` is the file's name in errors.
+// Parses the header of a file of `file_bytes` bytes that begins with `start`; if the header's length is
+// acceptable, `start` must contain the whole header. Throws on everything malformed. `where` is the file's
+// name in errors.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> start, int64_t file_bytes, const std::string& where,
                                            const SafetensorsLimits& limits = {});
 
@@ -69,7 +73,7 @@ class SafetensorsFile {
 
   int64_t data_begin() const { return header_.data_begin; }
   int64_t size() const { return size_; }
-  void read_raw(int64_t offset, std::span<std::byte> into) const;  // of the file, header included
+  void read_raw(int64_t offset, std::span<std::byte> into) const;  // bytes of the file, including the header
   const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -86,18 +90,19 @@ struct WrittenFile {
   std::map<std::string, uint32_t> crc32c;  // per tensor
 };
 
-// Writes one file front to back: declare all tensors, then hand over their data in the order of tensors().
+// Writes one file front to back: declare all tensors, then pass their data in the order of tensors().
 //   SafetensorsWriter writer(files, path, {{.name = "a", .dtype = DType::kF32, .shape = {2, 3}}});
 //   for (const TensorInfo& tensor : writer.tensors()) writer.write(data_of(tensor.name));
 //   WrittenFile written = writer.finish();   // synced and closed
 class SafetensorsWriter {
  public:
-  // `alignment`: the first data byte's offset is a multiple of it (8 as the public writers do, 4096 for direct I/O).
+  // `alignment`: the offset of the first data byte is a multiple of it (8 like public writers, 4096 for
+  // direct I/O).
   SafetensorsWriter(FileSystem& files, const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                     const std::map<std::string, std::string>& metadata = {}, int64_t alignment = 8);
   ~SafetensorsWriter();
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // sorted, with begin and end
-  void write(std::span<const std::byte> data);                         // any pieces
+  void write(std::span<const std::byte> data);                         // in pieces of any size
   WrittenFile finish();
 
  private:
@@ -113,7 +118,7 @@ struct TensorData {
   std::span<const std::byte> data;
 };
 
-// A whole file at once, through `path`.tmp and a rename: the file appears complete or not at all.
+// Writes a whole file through `path`.tmp and a rename, so that it appears complete or not at all.
 WrittenFile write_safetensors(FileSystem& files, const std::filesystem::path& path, std::span<const TensorData> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 

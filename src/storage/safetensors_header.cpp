@@ -1,5 +1,5 @@
-// The header of a safetensors file: one pass over its JSON that builds nothing but the tensor list, then the checks of the
-// byte ranges, in the order docs/formats/safetensors.md lists them.
+// The header of a safetensors file: one pass over its JSON that builds only the tensor list, then the checks
+// of the byte ranges, in the order in which docs/formats/safetensors.md lists them.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -189,7 +189,7 @@ class HeaderEvents {
   std::unordered_set<std::string> names_;
 };
 
-// Ranges must tile the data: no hole, no overlap, nothing behind the last one.
+// Ranges must tile the data: no gap, no overlap, nothing after the last one.
 void check_ranges(SafetensorsHeader& header, int64_t file_bytes, const std::string& where) {
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorInfo& a, const TensorInfo& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });

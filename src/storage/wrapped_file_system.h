@@ -1,5 +1,5 @@
-// WrappedFileSystem: another file system, unchanged. What fails, counts or waits on the way derives from it and overrides what it
-// is about.
+// WrappedFileSystem passes everything to another file system. Classes that fail, count or wait on the way
+// derive from it and override the operations that they change.
 #pragma once
 
 #include "storage/file_system.h"

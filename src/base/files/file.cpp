@@ -45,7 +45,7 @@ std::string hint_for(int number) {
   }
 }
 
-// A path that leads nowhere is the caller's case; everything else is the disk's.
+// A path that leads nowhere is the caller's case; every other error is the disk's.
 bool leads_nowhere(int number) {
   return number == ENOENT || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP || number == ENXIO;
 }
@@ -78,7 +78,7 @@ int flags_of(File::Mode mode) {
     case File::Mode::kRead:
       return O_RDONLY;
     case File::Mode::kCreate:
-      return O_RDWR | O_CREAT;  // cut to nothing only once it is known to be a regular file
+      return O_RDWR | O_CREAT;  // truncated only once it is known to be a regular file
     case File::Mode::kAppend:
       return O_RDWR | O_CREAT | O_APPEND;
     case File::Mode::kReadWrite:
@@ -250,7 +250,7 @@ void make_folders(const fs::path& folder) {
   std::error_code code;
   fs::create_directories(folder, code);
   if (code) fail(code.value(), "make the folder", folder);
-  // A file of that name is no error to every version of the library.
+  // Some versions of the library report no error for a file of that name.
   if (!fs::is_directory(folder, code)) fail(ENOTDIR, "make the folder", folder);
 }
 

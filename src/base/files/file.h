@@ -1,6 +1,6 @@
-// Files. The operating system's calls for files live here and nowhere else. Errors carry the path and errno's text:
-// disk full, I/O and permission errors are kDisk (73); the code for a missing or short file is the caller's to choose.
-// Reading uses pread, so one File may be read from several threads at once.
+// Files. All of the operating system's calls for files are in this folder. Errors carry the path and errno's
+// text: disk full, I/O and permission errors are kDisk (73); the caller chooses the code for a missing or
+// short file. Reading uses pread, so several threads may read from one File at once.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,9 @@ class File {
  public:
   enum class Mode { kRead, kCreate /*truncates*/, kAppend, kReadWrite };
   File() = default;
-  // Refuses what is not a regular file (FIFO, device, folder). `missing` is the exit code of a file to be read that is not
-  // there, is no regular file or is too short. kAppend and kReadWrite make the file when it is not there.
+  // Refuses what is not a regular file (FIFO, device, folder). `missing` is the exit code where a file to be
+  // read does not exist, is no regular file or is too short. kAppend and kReadWrite create a file that does
+  // not exist.
   static File open(const std::filesystem::path& path, Mode mode, ExitCode missing = ExitCode::kData);
   ~File();
   File(File&& other) noexcept;
@@ -35,7 +36,7 @@ class File {
   void truncate(int64_t size);
   void sync();                  // fsync
   void close();                 // reports errors, unlike the destructor
-  bool is_at_its_path() const;  // false: the path was removed, or names another file by now
+  bool is_at_its_path() const;  // False: the path was removed, or names another file by now.
   const std::filesystem::path& path() const { return path_; }
   explicit operator bool() const { return descriptor_ >= 0; }
 
@@ -47,16 +48,18 @@ class File {
 };
 
 std::string read_text(const std::filesystem::path& path, ExitCode missing = ExitCode::kData, int64_t limit_bytes = 1 << 30);
-void write_text_atomically(const std::filesystem::path& path, std::string_view text);  // temp file, fsync, rename, fsync folder
+// Writes a temporary file, calls fsync, renames it, and calls fsync on the folder.
+void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 void sync_folder(const std::filesystem::path& folder);
-void make_folders(const std::filesystem::path& folder);                                // like mkdir -p; kDisk on failure
-void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);  // on disk when it returns
-std::vector<std::filesystem::path> list_files(
-    const std::filesystem::path& folder);  // recursive, regular files and links to them, sorted bytewise; a missing folder is kData
-int64_t free_disk_bytes(const std::filesystem::path& folder);  // of the nearest parent that exists
+void make_folders(const std::filesystem::path& folder);  // like mkdir -p; kDisk on failure
+// The rename is on disk when it returns.
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+// Recursive; regular files and links to them, sorted bytewise; a missing folder is kData.
+std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder);
+int64_t free_disk_bytes(const std::filesystem::path& folder);  // in the nearest parent folder that exists
 
-// A read-only memory map whose size is checked again before each use of a range: a file that shrank after opening is an
-// error, not a crash.
+// A read-only memory map whose size is checked again before each use of a range: a file that shrank after
+// opening is an error, not a crash.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -74,14 +77,15 @@ class MappedFile {
   int64_t size_ = 0;
 };
 
-// Holds path.lock; a second process gets an error that names the holder's pid. Freed when the process dies.
+// FileLock holds path.lock; a second process gets an error that names the holder's pid. The lock is released
+// when the process dies.
 class FileLock {
  public:
   explicit FileLock(const std::filesystem::path& path);
   ~FileLock();
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
-  bool is_at_its_path() const;  // false: another process could hold "the same" lock by now
+  bool is_at_its_path() const;  // False: another process could hold "the same" lock by now.
 
  private:
   std::filesystem::path lock_;

@@ -1,5 +1,7 @@
-// Files of folders that others may write to, who could lead a reader with more rights than theirs to files of his: neither the file nor a folder on the
-// way to it may be a link, whatever is put in place meanwhile. The root itself may be one: it is what somebody typed. Errors as those of base/files/file.h.
+// Reads files in folders to which other users may write. Such a user could place a link there to make a
+// process with more rights read another file. Therefore neither the file nor any folder between the root and
+// it may be a link, even if one is put in place meanwhile. The root itself may be a link, because the user
+// typed it. Errors are those of base/files/file.h.
 //
 //   const FileBeneath file(run_folder, "logs/rank-3.log");
 //   const std::string text = read_text_beneath(run_folder, "report.html");
@@ -18,7 +20,7 @@ namespace longhaul {
 
 class FileBeneath {  // open for reading
  public:
-  // A file that is not there, is a link or no regular file: `missing`.
+  // `missing` is the error code if the file does not exist, is a link or is no regular file.
   FileBeneath(const std::filesystem::path& root, const std::filesystem::path& below, ExitCode missing = ExitCode::kData);
   ~FileBeneath();
   FileBeneath(const FileBeneath&) = delete;
@@ -33,7 +35,8 @@ class FileBeneath {  // open for reading
 
 std::string read_text_beneath(const std::filesystem::path& root, const std::filesystem::path& below, ExitCode missing = ExitCode::kData,
                               int64_t limit_bytes = 1 << 30);
-// Names of the regular files in a folder, sorted; links and what they lead to are left out. None where there is no such folder.
+// The names of the regular files in a folder, sorted; links are left out. Empty where there is no such
+// folder.
 std::vector<std::string> names_beneath(const std::filesystem::path& root, const std::filesystem::path& below);
 
 }  // namespace longhaul

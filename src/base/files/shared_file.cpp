@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-// Of one process at a time: two that create the same file do not write into each other's.
+// Unique to one process: two processes that create the same file do not write into each other's.
 std::filesystem::path unpublished(const std::filesystem::path& path) { return fmt::format("{}.{}", path.string(), ::getpid()); }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, size_t bytes, int problem) {

@@ -1,8 +1,10 @@
-// SharedFile: a file of fixed size, mapped by the process that writes it and by those that read while it does; it outlives them. Made for
-// /dev/shm, where a write costs no system call. What lies in it is for the user to arrange: trivial types, and atomics where both look.
+// SharedFile: a file of fixed size that one process writes and others read at the same time, all through
+// memory maps. The file outlives the processes. It is made for /dev/shm, where a write costs no system call.
+// The user of the class arranges the contents: trivial types, and atomics for what is read while it is
+// written.
 //
-//   SharedFile mine = SharedFile::create(path, 65'536);                       // zeroed; whoever has an older file of that name mapped keeps it
-//   std::optional<SharedFile> theirs = SharedFile::open(path, 65'536);        // read-only; empty while there is none of that size
+//   SharedFile mine = SharedFile::create(path, 65'536);     // zeroed; older maps of a file of that name stay valid
+//   std::optional<SharedFile> theirs = SharedFile::open(path, 65'536);  // read-only; empty if there is no such file
 #pragma once
 
 #include <cstddef>
@@ -13,8 +15,8 @@ namespace longhaul {
 
 class SharedFile {
  public:
-  // Reserves the memory: none left is an error here (kDisk), not a signal later. Only this user may read it. The file has its name
-  // after publish(), so readers never see one that is half filled in.
+  // create() reserves the memory, so that a lack of it is an error here (kDisk) and not a signal later. Only
+  // this user may read the file. It gets its name in publish(), so that readers never see a half-filled file.
   static SharedFile create(const std::filesystem::path& path, size_t bytes);
   void publish();
   static std::optional<SharedFile> open(const std::filesystem::path& path, size_t bytes);

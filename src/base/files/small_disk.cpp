@@ -19,7 +19,7 @@ SmallDisk::SmallDisk(std::filesystem::path folder, int64_t bytes) : folder_(std:
   usable_ = ::mount("longhaul", folder_.c_str(), "tmpfs", 0, fmt::format("size={}", bytes).c_str()) == 0;
 }
 
-// Lazily: who still has a file open there keeps it until then.
+// Unmounts lazily: a process that still has a file open keeps it until then.
 SmallDisk::~SmallDisk() {
   if (usable_) ::umount2(folder_.c_str(), MNT_DETACH);
 }

@@ -1,4 +1,5 @@
-// A folder of one's own in the system's temporary folder, removed with everything in it at the end.
+// TemporaryFolder: a new folder in the system's temporary folder, which the destructor removes with all its
+// contents.
 #pragma once
 
 #include <cstdlib>

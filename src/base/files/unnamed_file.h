@@ -1,4 +1,5 @@
-// A file that nobody else finds, for bytes that a process needs again: it is gone when it is closed, and with the process, whatever ends that.
+// A file without a name, for bytes that only this process needs again. It disappears when it is closed, and
+// when the process ends for any reason.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 
 namespace longhaul {
 
-File unnamed_file(const std::filesystem::path& folder);  // for reading and writing; kDisk where it cannot be made
+// For reading and writing; kDisk where it cannot be created.
+File unnamed_file(const std::filesystem::path& folder);
 
 }  // namespace longhaul

@@ -45,7 +45,8 @@ double core_quota() {
     if (!v2 && controllers.find(",cpu,") == std::string::npos) continue;
     const fs::path root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
     fs::path below = fs::path(line.substr(second + 1)).relative_path();
-    // Inside a container the path may name the host's folders, which are not visible: the walk still ends at the root.
+    // Inside a container the path may name the host's folders, which are not visible: the walk still ends at
+    // the root.
     for (;; below = below.parent_path()) {
       cores = std::min(cores, quota_cores(root / below, v2));
       if (below.empty()) break;

@@ -6,6 +6,6 @@
 namespace longhaul {
 
 std::vector<int> allowed_cores();  // their numbers
-double core_quota();               // of its control group; infinite: none
+double core_quota();               // limit of its cgroup in cores; infinite: there is none
 
 }  // namespace longhaul

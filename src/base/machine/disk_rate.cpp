@@ -59,7 +59,7 @@ DiskRate measured_disk_rate(const fs::path& folder, int64_t bytes) {
   const int64_t blocks = std::max<int64_t>(1, bytes / static_cast<int64_t>(block.size()));
   uint32_t written = 0, came_back = 0;
   const double total = static_cast<double>(blocks) * static_cast<double>(block.size());
-  for (int64_t i = 0; i < blocks; ++i) written = crc32c(block, written);  // not while it is timed
+  for (int64_t i = 0; i < blocks; ++i) written = crc32c(block, written);  // not within the timed part
   {
     const Stopwatch watch;
     File file = File::open(guard.path, File::Mode::kCreate);
@@ -74,7 +74,7 @@ DiskRate measured_disk_rate(const fs::path& folder, int64_t bytes) {
     const File file = File::open(guard.path, File::Mode::kRead);
     for (int64_t i = 0; i < blocks; ++i) {
       file.read_exactly(i * static_cast<int64_t>(block.size()), block);
-      came_back = crc32c(block, came_back);  // at several times the rate of a disk
+      came_back = crc32c(block, came_back);  // several times faster than a disk
     }
     rate.read_bytes_per_second = total / watch.seconds();
   }

@@ -38,7 +38,8 @@ void EnergyMeter::add(Counter counter) {
   }
 }
 
-// Packages, and the memory beside them; cores and graphics are inside a package, and "psys" holds packages too.
+// Packages, and the memory beside them; cores and graphics are inside a package, and "psys" holds packages
+// too.
 void EnergyMeter::add_rapl(const std::filesystem::path& powercap) {
   std::error_code none;
   std::vector<std::filesystem::path> zones;

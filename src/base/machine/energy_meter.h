@@ -1,11 +1,12 @@
-// Joules that this machine has drawn, from counters of the hardware: RAPL of the processors (Linux powercap: packages, and memory where it is
-// counted apart) and NVML of NVIDIA's GPUs. The whole machine's, whoever used it. Machines without counters, and those that keep them from
-// users (energy_uj readable by root alone), have none: `sources` is empty and `remark` says why.
+// EnergyMeter: the joules that this machine has drawn, from hardware counters: RAPL of the processors (Linux
+// powercap: packages, and memory where it is counted separately) and NVML of NVIDIA GPUs. It counts the whole
+// machine, whoever uses it. Machines without counters, or whose counters users may not read (energy_uj is
+// readable by root only), give none: `sources` is empty and `remark` says why.
 //
 //   EnergyMeter meter;
-//   const double joules = meter.joules();   // since the meter was made; ask at least every few minutes: a RAPL counter wraps
+//   const double joules = meter.joules();   // since the meter was made; call it every few minutes: RAPL counters wrap
 //
-// One thread at a time.
+// Not thread-safe: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +21,19 @@ class EnergyMeter {
   explicit EnergyMeter(const std::filesystem::path& powercap = "/sys/class/powercap");
 
   bool any() const { return !counters_.empty(); }
-  std::vector<std::string> sources() const;              // "RAPL package-0", "NVML GPU 0"
-  const std::string& remark() const { return remark_; }  // what is there and cannot be read, or that nothing is
+  std::vector<std::string> sources() const;  // "RAPL package-0", "NVML GPU 0"
+  // The reason if a counter cannot be read, or if there is none.
+  const std::string& remark() const { return remark_; }
   double joules();
-  int64_t gpus() const;  // that have a counter
-  double gpu_joules();   // of them alone
+  int64_t gpus() const;  // number of GPUs that have a counter
+  double gpu_joules();   // of the GPUs only
 
  private:
   struct Counter {
     std::string name;
-    std::filesystem::path file;  // of RAPL: microjoules
-    void* gpu = nullptr;         // of NVML: millijoules
-    double wraps_at = 0;         // in its unit; 0: never
+    std::filesystem::path file;  // for RAPL: in microjoules
+    void* gpu = nullptr;         // for NVML: in millijoules
+    double wraps_at = 0;         // in the counter's unit; 0: never
     double last = 0, joules = 0;
     bool read(double& value) const;
   };

@@ -66,7 +66,7 @@ GpuCalls calls_of_nvml() {
 GpuMeter::GpuMeter(GpuCalls calls) : calls_(std::move(calls)), gpus_(calls_.count()) {}
 
 GpuReading GpuMeter::read() const {
-  // A GPU that does not answer has no part in the mean; the others' stays what it was.
+  // A GPU that does not answer is left out of the mean.
   const auto mean = [&](const std::function<std::optional<double>(int64_t)>& ask) -> std::optional<double> {
     double sum = 0;
     int64_t answers = 0;

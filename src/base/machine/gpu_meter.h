@@ -1,9 +1,10 @@
-// GpuMeter: how busy NVIDIA's GPUs of this machine are, by NVML: means over all of them. Nothing is set or reset. Machines without them have none.
+// GpuMeter: how busy the NVIDIA GPUs of this machine are, by NVML, as means over all of them. It sets and
+// resets nothing. On a machine without GPUs the readings are empty.
 //
 //   GpuMeter meter;
 //   const GpuReading now = meter.read();
 //
-// One thread at a time.
+// Not thread-safe: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,13 @@
 namespace longhaul {
 
 struct GpuReading {
-  std::optional<double> busy_percent;    // of the time since NVML's last sample in which a kernel ran
-  std::optional<double> memory_percent;  // of its memory in use
+  std::optional<double> busy_percent;    // share of the time since NVML's last sample in which a kernel ran
+  std::optional<double> memory_percent;  // share of its memory in use
   std::optional<double> temperature_c, clock_mhz;
 };
 
-// The calls of the vendor's library that GpuMeter needs; each but count() takes the number of one GPU. Tests put their own in their place.
+// GpuCalls: the functions of NVML that GpuMeter needs; each but count() takes the number of a GPU. Tests
+// replace them.
 struct GpuCalls {
   std::function<int64_t()> count;
   std::function<std::optional<double>(int64_t gpu)> busy_percent, memory_percent, temperature_c, clock_mhz;

@@ -12,11 +12,13 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kLongestRecord = 16384;  // twice the kernel's; a shorter buffer than a record is an error of its own
-constexpr int kMostRecords = 10'000;      // a call: a kernel that says more than can be read does not hold its caller for ever
+// Twice the kernel's limit; a buffer shorter than a record would be an error.
+constexpr size_t kLongestRecord = 16384;
+// Per call: a kernel that logs faster than can be read must not hold its caller for ever.
+constexpr int kMostRecords = 10'000;
 
-// "6,1234,567890,-;text": the first number is 8 · facility + level, and the kernel's own facility is 0. Lines that begin with a blank belong to the
-// record before ("SUBSYSTEM=pci").
+// "6,1234,567890,-;text": the first number is 8 · facility + level, and the kernel's own facility is 0. Lines
+// that begin with a blank belong to the previous record ("SUBSYSTEM=pci").
 bool is_the_kernels(std::string_view line) {
   int priority = 0;
   const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), priority);

@@ -1,11 +1,12 @@
-// KernelLog: what the kernel says from the moment on in which this was made (/dev/kmsg), a record each. What programs write there counts for nothing:
-// only the kernel's own records are told.
+// KernelLog: the records that the kernel logs from the construction of the object on (/dev/kmsg). Records
+// that programs write there are left out.
 //
 //   KernelLog log;
-//   for (const std::string& line : log.next()) …     // since the call before; does not wait
+//   for (const std::string& line : log.next()) …     // since the last call; does not wait
 //
-// A kernel that keeps its log from users (kernel.dmesg_restrict, containers) has none: `problem` says why, and next() is empty. Another file than the
-// kernel's is read from its end on as it grows, for tests. One thread at a time.
+// If the kernel hides its log from users (kernel.dmesg_restrict, containers), `problem` says so and next()
+// returns nothing. For tests, any other file is read from its current end on as it grows. Not thread-safe:
+// one thread at a time.
 #pragma once
 
 #include <filesystem>
@@ -22,12 +23,12 @@ class KernelLog {
   KernelLog& operator=(const KernelLog&) = delete;
 
   std::vector<std::string> next();
-  const std::string& problem() const { return problem_; }  // empty: it can be read
+  const std::string& problem() const { return problem_; }  // empty: the log can be read
 
  private:
   void take(std::string_view text, std::vector<std::string>& into);
   int descriptor_ = -1;
-  std::string problem_, begun_;  // begun: a line of a file whose end has not been written yet
+  std::string problem_, begun_;  // begun_: the beginning of a line whose end has not been written yet
 };
 
 }  // namespace longhaul

@@ -42,7 +42,8 @@ std::string operating_system_text() {
 }
 
 #if defined(__x86_64__)
-// The operating system must save the registers (XCR0 bits 17 and 18) and, on Linux, grants the tile data on request.
+// The operating system must save the registers (XCR0 bits 17 and 18) and, on Linux, grants the tile data on
+// request.
 bool tiles_saved() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
@@ -62,7 +63,7 @@ std::vector<std::string> processor_features() {
   const bool avx512 = __builtin_cpu_supports("avx512f");  // false as well when the system does not save the registers
   add(avx512, "avx512f");
   add(avx512 && __builtin_cpu_supports("avx512bw"), "avx512bw");
-  // Leaf 7: what the compiler's own check does not name everywhere.
+  // Leaf 7: features that the compiler's own check does not name everywhere.
   unsigned a = 0, b = 0, c = 0, d7 = 0, a71 = 0, d = 0;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d7)) return features;
   const unsigned subleaves = a;
@@ -109,7 +110,8 @@ int64_t cache_bytes(const std::string& level) {
   return 0;
 }
 
-// limit − used of the tightest control group that holds this process, and its limit. No group, no limit: kNoLimit.
+// limit − used of the tightest control group that holds this process, and its limit. No group, no limit:
+// kNoLimit.
 struct GroupMemory {
   int64_t limit = kNoLimit;
   int64_t available = kNoLimit;

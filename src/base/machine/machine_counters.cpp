@@ -19,7 +19,8 @@ std::optional<uint64_t> counter_in(std::string_view text) {
   return value;
 }
 
-// "cpu  user nice system idle iowait irq softirq steal guest guest_nice"; time of guests stands in user and nice too.
+// "cpu  user nice system idle iowait irq softirq steal guest guest_nice"; the time of guests is included in
+// user and nice.
 std::optional<MachineCounters::Processors> processors_in(const std::string& stat) {
   constexpr size_t kIdle = 3, kWithoutGuests = 8;
   std::istringstream line(stat.substr(0, stat.find('\n')));
@@ -55,7 +56,7 @@ std::optional<uint64_t> ticks_in(const std::string& stat) {
   return user + system;
 }
 
-// "  eth0: received-bytes …seven more… sent-bytes …"; there need be no blank behind the colon.
+// "  eth0: received-bytes …seven more… sent-bytes …"; there may be no blank after the colon.
 DeviceCounters network_sent_in(const std::string& net_dev) {
   constexpr int kSent = 8;
   DeviceCounters sent;
@@ -99,7 +100,7 @@ void read_rdma(const fs::path& sys, MachineCounters& into) {
   }
 }
 
-// Interfaces with a device behind them: virtual ones pass on what these send.
+// Interfaces with a device: virtual ones pass on what these send.
 void read_pauses(const MachineFiles& files, MachineCounters& into) {
   std::error_code none;
   for (const auto& interface : fs::directory_iterator(files.sys / "class/net", none)) {

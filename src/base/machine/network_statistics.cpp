@@ -25,7 +25,7 @@ bool ask(int socket, const std::string& interface, void* question) {
   return ::ioctl(socket, SIOCETHTOOL, &request) == 0;
 }
 
-// The kernel's answers have a head and as many entries behind it as it says.
+// The kernel's answers have a head, followed by as many entries as it says.
 template <class Head>
 Head* answer_in(std::vector<uint64_t>& memory, size_t bytes_behind) {
   memory.assign((sizeof(Head) + bytes_behind) / sizeof(uint64_t) + 1, 0);
@@ -63,7 +63,8 @@ NetworkStatistics read_all(int socket, const std::string& interface) {
 
 bool has(std::string_view name, std::string_view part) { return name.find(part) != std::string_view::npos; }
 
-// "tx_prio3_pause" (mlx5), "tx_pfc_ena_frames_pri3" (bnxt), "tx_priority_3_xoff" (ice, i40e); not how long they lasted.
+// "tx_prio3_pause" (mlx5), "tx_pfc_ena_frames_pri3" (bnxt), "tx_priority_3_xoff" (ice, i40e); not how long
+// they lasted.
 bool counts_priority_pauses(std::string_view name) {
   if (!has(name, "tx") || name.ends_with("_duration") || name.ends_with("_transition") || has(name, "xon")) return false;
   return (has(name, "prio") && (has(name, "pause") || has(name, "xoff"))) || has(name, "tx_pfc_ena_frames_pri");

@@ -21,9 +21,10 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kHead = 64;  // before data(): a number that nobody else has, so that a process number used again is noticed
+constexpr size_t kHead = 64;  // before data(): a unique number, so that a reused process number is noticed
 
-// Its maker holds a lock on it, of the file and not of the process (threads may be each other's neighbours too), which ends with him.
+// The maker holds a lock on it that ends with the maker; the lock belongs to the open file, not to the
+// process, because two neighbours may be threads of one process.
 struct flock whole_file() {
   struct flock lock {};
   lock.l_type = F_WRLCK;

@@ -1,8 +1,10 @@
-// HandedMemory: memory that a process makes and others of the same machine and user map, as long as any of them has it; no file has to be removed.
-// Whoever has mapped another's sees whether that one still lives. Beside it, how a process sleeps until another has changed a word of it.
+// HandedMemory: memory that one process creates and others of the same machine and user map. It exists as
+// long as any of them maps it, and no file has to be removed. A process that has mapped another's memory can
+// see whether its maker still lives. There are also functions with which a process sleeps until another
+// changes a word of the memory.
 //
 //   HandedMemory mine = HandedMemory::make(65'536);                                  // zeroed
-//   std::optional<HandedMemory> theirs = HandedMemory::open(address, 65'536);        // as theirs.address() is, told some other way
+//   std::optional<HandedMemory> theirs = HandedMemory::open(address, 65'536);   // address: the maker's address()
 #pragma once
 
 #include <atomic>
@@ -17,7 +19,8 @@ namespace longhaul {
 class HandedMemory {
  public:
   static HandedMemory make(size_t bytes);  // kOutOfMemory where there is none
-  // Empty: it is of another machine, container or user, its maker has gone, or it is of another size.
+  // Empty if the address is of another machine, container or user, if its maker has ended, or if the size
+  // differs.
   static std::optional<HandedMemory> open(const std::string& address, size_t bytes);
 
   HandedMemory(HandedMemory&& other) noexcept;
@@ -25,8 +28,8 @@ class HandedMemory {
   ~HandedMemory();
 
   const std::string& address() const { return address_; }
-  std::byte* data() const;   // aligned to 64
-  bool maker_lives() const;  // of one that was opened
+  std::byte* data() const;   // aligned to 64 bytes
+  bool maker_lives() const;  // for memory that was opened
 
  private:
   HandedMemory(int descriptor, std::byte* mapped, size_t bytes, std::string address);
@@ -36,7 +39,8 @@ class HandedMemory {
   std::string address_;
 };
 
-// Until `word` is no longer `seen`, as far as wake_all() of any process says so, or the time is over; may return early.
+// Sleeps while `word` equals `seen`, until wake_all() of any process or until the time is over; it may return
+// early.
 void sleep_while(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::milliseconds longest);
 void wake_all(const std::atomic<uint32_t>& word);
 

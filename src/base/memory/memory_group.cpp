@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr const char *kEvents = "memory.events", *kControl = "memory.oom_control";
 
-// Joined by hand: the path in /proc begins with '/', and would replace what stands before it.
+// Joined as strings: the path in /proc begins with '/', and would replace the path before it.
 fs::path below(const fs::path& folder, const std::string& path) { return fs::path(folder.string() + path).lexically_normal(); }
 
 }  // namespace

@@ -30,7 +30,7 @@ bool create(const std::filesystem::path& path) {  // false: it is there, or cann
   return descriptor >= 0;
 }
 
-constexpr std::string_view kMark = "process-";  // with its number: in a folder that the process uses
+constexpr std::string_view kMark = "process-";  // with its number: marks a folder that the process uses
 std::string mark_of_process() { return fmt::format("{}{}", kMark, ::getpid()); }
 bool is_mark(const std::filesystem::directory_entry& entry) { return entry.path().filename().string().starts_with(kMark); }
 
@@ -50,7 +50,7 @@ bool is_used(const std::filesystem::path& folder) {
   return false;
 }
 
-// Memory that is full makes readers of those who wait: each then makes the batch itself.
+// If memory is full, the waiting readers become makers: each then makes the data itself.
 void publish(const std::filesystem::path& path, const std::string& bytes) {
   const std::filesystem::path unfinished = beside(path, ".unfinished");
   const int descriptor = ::open(unfinished.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
@@ -110,7 +110,7 @@ std::string MadeOnce::get(const std::string& key, const std::function<std::strin
       throw;
     }
   }
-  if (!wait_for(path)) return make();  // nobody else will
+  if (!wait_for(path)) return make();  // no other process will
   std::string bytes = read_text(path);
   count_reader(path);
   return bytes;

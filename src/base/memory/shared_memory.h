@@ -1,11 +1,13 @@
-// What processes of one machine hand each other in memory (/dev/shm): things that each of them needs and one of them can make.
+// Data that processes of one machine share in memory (/dev/shm), because each of them needs it and one of
+// them can make it.
 //
 //   const auto folder = shared_memory_folder("run-17");          // the same name in each of them
 //   MadeOnce made(folder, /*readers=*/4);
 //   const std::string bytes = made.get("step-3", [] { return …; });   // made in one of the four
 //
-// Of a thing there are, in the folder, KEY.claim (whoever created it makes the thing), KEY (whole from the moment it is there), KEY.read (a byte a
-// reader; the last one removes all). Nothing is agreed on beforehand: a process that dies keeps nobody waiting for longer than `patience`.
+// For each key the folder holds KEY.claim (the process that created it makes the data), KEY (complete from
+// the moment it appears), and KEY.read (one byte per reader; the last reader removes all three). Nothing is
+// agreed on beforehand: a process that dies delays the others by at most `patience`.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +17,10 @@
 
 namespace longhaul {
 
-// Removes folders of names whose processes have all gone. Empty where this machine has no such place.
+// Removes folders of names whose processes have all ended. Empty where this machine has no /dev/shm.
 std::filesystem::path shared_memory_folder(const std::string& name);
 
-uint64_t shared_memory_id();  // the same in processes that see the same memory, and hardly ever elsewhere
+uint64_t shared_memory_id();  // equal in processes that see the same memory, and almost never elsewhere
 
 class MadeOnce {
  public:
@@ -27,7 +29,8 @@ class MadeOnce {
   MadeOnce(const MadeOnce&) = delete;
   MadeOnce& operator=(const MadeOnce&) = delete;
 
-  // Each of the readers asks once for a key. What `make` throws where it was called, the others make themselves. Any thread.
+  // Each reader calls this once for a key. If `make` throws in the process that called it, the others make
+  // the data themselves. Any thread may call it.
   std::string get(const std::string& key, const std::function<std::string()>& make) const;
 
  private:

@@ -1,8 +1,9 @@
-// Keys of one connection or one role, and what is done with them: text that nobody else can read or change (AES-256-GCM), a key that two sides make of
-// numbers which everybody may hear (X25519), and a signature that only one can write and all can check (Ed25519). Raw bytes, by OpenSSL.
+// Cryptography for one connection or one role: encryption that nobody else can read or change (AES-256-GCM),
+// a key that two sides derive from numbers that everybody may see (X25519), and a signature that one key
+// holder can write and all can check (Ed25519). All keys are raw bytes; OpenSSL does the work.
 //
-//   const std::string own = random_bytes(32), shared = shared_key(own, theirs);         // they: shared_key(their_own, public_exchange_key(own))
-//   const std::string sealed = seal(key, 0, "text"); opened(key, 0, sealed) == "text"    // each number once for a key
+//   const std::string own = random_bytes(32), shared = shared_key(own, theirs);  // equal on both sides
+//   const std::string sealed = seal(key, 0, "text"); opened(key, 0, sealed) == "text"    // each number only once per key
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,17 @@
 
 namespace longhaul {
 
-inline constexpr size_t kKeyBytes = 32;   // of every key here, public ones too
-inline constexpr size_t kSealBytes = 16;  // by which a sealed text is longer
+inline constexpr size_t kKeyBytes = 32;   // length of every key here, public ones too
+inline constexpr size_t kSealBytes = 16;  // how much longer a sealed text is
 inline constexpr size_t kSignatureBytes = 64;
 
 std::string seal(std::string_view key, uint64_t number, std::string_view text);
-std::optional<std::string> opened(std::string_view key, uint64_t number, std::string_view sealed);  // nullopt: another key, number or text
+// nullopt: the key, number or text does not match.
+std::optional<std::string> opened(std::string_view key, uint64_t number, std::string_view sealed);
 
-std::string public_exchange_key(std::string_view own);                                 // own: 32 random bytes
-std::optional<std::string> shared_key(std::string_view own, std::string_view theirs);  // nullopt: theirs is no key that may be used
+std::string public_exchange_key(std::string_view own);  // own: 32 random bytes
+// nullopt: theirs is no valid key.
+std::optional<std::string> shared_key(std::string_view own, std::string_view theirs);
 
 std::string public_signing_key(std::string_view own);  // own: 32 random bytes
 std::string signature(std::string_view own, std::string_view message);

@@ -87,8 +87,9 @@ void EventLoop::handle_descriptors(int64_t timeout_ns) {
   for (size_t i = 0; i < waiting.size() && !stopping_; ++i) {
     if (waiting[i].revents == 0) continue;
     const auto found = watches_.find(waiting[i].fd);
-    if (found == watches_.end() || found->second.number != numbers[i]) continue;  // an earlier handler forgot it
-    const auto handler = found->second.handler;                                   // lives through its own forgetting
+    // An earlier handler removed it.
+    if (found == watches_.end() || found->second.number != numbers[i]) continue;
+    const auto handler = found->second.handler;  // keeps the handler alive if it removes itself
     (*handler)({.reads = (waiting[i].revents & (POLLIN | POLLHUP | POLLERR | POLLNVAL)) != 0,
                 .writes = (waiting[i].revents & (POLLOUT | POLLERR)) != 0});
   }
@@ -106,7 +107,8 @@ void EventLoop::handle_timers() {
     if (found == timers_.end() || stopping_) continue;
     const auto handler = found->second.handler;
     if (found->second.period_ns > 0) {
-      found->second.at_ns = now + found->second.period_ns;  // what was missed, by a process that slept, is not made up for
+      // Periods that were missed while the process slept are not made up for.
+      found->second.at_ns = now + found->second.period_ns;
     } else {
       timers_.erase(found);
     }

@@ -1,6 +1,6 @@
-// EventLoop: one thread that waits for many things at once: descriptors that can be read or written, moments, signals, the ends of child
-// processes. Handlers run one after the other in the thread that called run(), and never wait themselves. A handler may add, change and
-// forget anything, itself included.
+// EventLoop: one thread that waits for many events at once: descriptors that become readable or writable,
+// timers, signals, and the ends of child processes. Handlers run one after the other in the thread that
+// called run(), and must not wait themselves. A handler may add, change and remove anything, itself included.
 //
 //   EventLoop loop;
 //   loop.on_signal(SIGTERM, [&] { loop.stop(); });
@@ -8,7 +8,8 @@
 //   loop.watch(socket.descriptor(), {.reads = true}, [&](Ready ready) { … });
 //   loop.run();
 //
-// Signals that a loop takes are blocked in its thread as long as it lives: they arrive between two handlers, not in the middle of one.
+// The signals that a loop handles are blocked in its thread as long as the loop lives: they are handled
+// between two handlers, not in the middle of one.
 #pragma once
 
 #include <csignal>
@@ -21,7 +22,8 @@
 namespace longhaul {
 
 struct Ready {
-  bool reads = false, writes = false;  // waited for; or: can be done now (an error or a hang-up can be read)
+  // To wait for; or: possible now (an error or a hang-up counts as readable).
+  bool reads = false, writes = false;
 };
 
 class EventLoop {
@@ -34,11 +36,11 @@ class EventLoop {
 
   void watch(int descriptor, Ready for_what, std::function<void(Ready)> handler);
   void change(int descriptor, Ready for_what);
-  void forget(int descriptor);  // before it is closed
+  void forget(int descriptor);  // call it before the descriptor is closed
 
-  uint64_t after(double seconds, Handler handler);  // once
+  uint64_t after(double seconds, Handler handler);  // runs once
   uint64_t every(double seconds, Handler handler);
-  void cancel(uint64_t timer);  // one that is over is no mistake
+  void cancel(uint64_t timer);  // a timer that has already run is no error
 
   void on_signal(int signal, Handler handler);
 
@@ -48,7 +50,7 @@ class EventLoop {
 
  private:
   struct Watch {
-    uint64_t number = 0;  // of its own: a descriptor's number is soon another's
+    uint64_t number = 0;  // of its own, because a descriptor's number is soon reused
     Ready for_what;
     std::shared_ptr<std::function<void(Ready)>> handler;
   };
@@ -57,7 +59,7 @@ class EventLoop {
     std::shared_ptr<Handler> handler;
   };
   uint64_t add_timer(double seconds, double period, Handler handler);
-  void turn();  // waits for one thing and handles what is there
+  void turn();  // waits for one event and handles all that are ready
   void handle_descriptors(int64_t timeout_ns);
   void handle_timers();
   void take_signals();

@@ -21,7 +21,7 @@ namespace {
                .where = text_of(address)});
 }
 
-// As the address bar of a browser has it: IPv6 in brackets.
+// As in the address bar of a browser: IPv6 in brackets.
 std::string host_text(const HttpAddress& address) {
   return address.host.find(':') == std::string::npos ? address.host : "[" + address.host + "]";
 }

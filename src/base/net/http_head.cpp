@@ -7,7 +7,7 @@
 namespace longhaul {
 namespace {
 
-// Returns the position behind the empty line that ends the head, or npos while that line has not arrived.
+// Returns the position after the empty line that ends the head, or npos while that line has not arrived.
 size_t end_of_head(std::string_view bytes) {
   for (size_t at = bytes.find('\n'); at != std::string_view::npos; at = bytes.find('\n', at + 1)) {
     if (bytes.substr(at + 1).starts_with("\r\n")) return at + 3;

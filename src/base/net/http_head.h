@@ -1,6 +1,7 @@
-// The head of an HTTP/1 request, from bytes that came over a network: what is asked, and the few headers that a server which only reads looks at.
-// Strict where readers could differ (two Host headers, control characters, spaces before a colon, folded lines: 400), so that no proxy in front
-// understands another request than we do. Knows no sockets.
+// Parses the head of an HTTP/1 request from the bytes of a connection: the request line and the few headers
+// that a read-only server needs. It is strict where parsers could differ (two Host headers, control
+// characters, spaces before a colon, folded lines: 400), so that no proxy in front understands a request
+// differently. It knows no sockets.
 //
 //   if (head_ends(bytes)) const HttpHead head = read_head(bytes);
 #pragma once
@@ -15,15 +16,16 @@ namespace longhaul {
 inline constexpr size_t kLongestHead = 8192;  // bytes
 
 struct HttpHead {
-  int refused = 0;  // 0: it can be read; else the status that says why not: 400, 414, 431, 505
+  int refused = 0;  // 0: the head is valid; else the HTTP status for the refusal: 400, 414, 431, 505
   std::string method;
   std::string path;                               // decoded, without the query
   std::multimap<std::string, std::string> query;  // decoded
-  std::map<std::string, std::string> headers;     // names in lower case; of the same name the values are joined by ", "
+  // Names in lower case; values of the same name are joined by ", ".
+  std::map<std::string, std::string> headers;
   std::string header(const std::string& lower_case_name) const;
 };
 
 bool head_ends(std::string_view bytes);      // the empty line has come, or more bytes than a head may have
-HttpHead read_head(std::string_view bytes);  // once it ends
+HttpHead read_head(std::string_view bytes);  // call it once the head has ended
 
 }  // namespace longhaul

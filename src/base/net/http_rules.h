@@ -1,4 +1,5 @@
-// Which requests an HttpServer answers, and how an answer is written: the parts of it that know no sockets.
+// The requests that an HttpServer answers, and the text of its answers: the parts of the server that know no
+// sockets.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,7 @@ namespace longhaul {
 
 struct HttpRules {
   HttpServerOptions options;
-  std::optional<HttpReply> refused(const HttpHead& head) const;  // nullopt: it is to be answered
+  std::optional<HttpReply> refused(const HttpHead& head) const;  // nullopt: the request is to be answered
 
  private:
   bool knows(const std::string& host_header) const;
@@ -19,6 +20,7 @@ struct HttpRules {
 };
 
 HttpReply http_refusal(int status, std::string text);
-std::string http_bytes(const HttpReply& reply, bool with_body);  // as they are sent, with the headers that every reply has
+// As they are sent, with the headers that every reply has.
+std::string http_bytes(const HttpReply& reply, bool with_body);
 
 }  // namespace longhaul

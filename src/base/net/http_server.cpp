@@ -27,28 +27,30 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kAnsweredAtOnce = 4;            // by a thread each; other requests wait, and cost a descriptor each
-constexpr size_t kMostHeld = size_t{512} << 20;  // bytes of replies that have not been taken yet
+constexpr size_t kAnsweredAtOnce = 4;            // by one thread each; other requests wait and cost one descriptor each
+constexpr size_t kMostHeld = size_t{512} << 20;  // bytes of replies that have not been sent yet
 constexpr size_t kLongestReply = kMostHeld / 4;
-constexpr double kSlowest_bytes_per_s = 64 << 10;  // at which a reply must be taken, or its connection is cut
-constexpr double kFarewell_s = 1;                  // to take what was sent last before the connection is gone
-constexpr int kAcceptedAtOnce = 64;                // before others are looked after
-constexpr double kNoDescriptors_s = 0.2;           // pause where the process has no descriptor left
+// The lowest rate of a reply, below which its connection is closed.
+constexpr double kSlowest_bytes_per_s = 64 << 10;
+constexpr double kFarewell_s = 1;         // time to receive the last bytes before the connection is closed
+constexpr int kAcceptedAtOnce = 64;       // before other events are handled
+constexpr double kNoDescriptors_s = 0.2;  // pause where the process has no descriptor left
 
 struct Connection {
   enum class Stage { kReading, kWaiting /* for an answer */, kSending, kFarewell };
   Socket socket;
-  std::string address;  // of who connected, without the port
+  std::string address;  // address of the client, without the port
   Stage stage = Stage::kReading;
   std::string bytes;  // read so far; or to be sent
   size_t sent = 0;
   bool with_body = true, said_all = false;
-  uint64_t deadline = 0;  // the timer that cuts it
+  uint64_t deadline = 0;  // the timer that closes it
 };
 
 }  // namespace
 
-// All connections belong to the thread of `loop_`, answers are made in threads beside it; what they have made comes back through `made_`.
+// All connections belong to the thread of `loop_`; answers are made in other threads and come back through
+// `made_`.
 struct HttpServer::State {
  public:
   State(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
@@ -118,7 +120,7 @@ struct HttpServer::State {
       loop_.watch(connection.socket.descriptor(), {.reads = true}, [this, number](Ready ready) { on_ready(number, ready); });
     }
     if (errno != EMFILE && errno != ENFILE) return;  // of the last accept
-    // The one that waits would be ready for ever.
+    // The waiting connection would make the socket ready for ever.
     loop_.change(listening_.descriptor(), {});
     loop_.after(kNoDescriptors_s, [this] { loop_.change(listening_.descriptor(), {.reads = true}); });
   }
@@ -131,8 +133,9 @@ struct HttpServer::State {
     connections_.erase(found);
   }
 
-  // Closes connections until there is room. Each time the address with the most connections loses one: the oldest that has asked for nothing yet, else
-  // the oldest that does not take its reply. A client that only holds connections open so loses them first, and the others are answered.
+  // Closes connections until there is room. Each time the address with the most connections loses one: the
+  // oldest that has not sent a request yet, else the oldest that does not take its reply. So a client that
+  // only holds connections open loses them first, and the others are answered.
   void make_room(size_t more_connections, size_t more_bytes) {
     const auto held = [&] {
       size_t bytes = more_bytes;
@@ -169,8 +172,8 @@ struct HttpServer::State {
     }
   }
 
-  // Drops the bytes behind the request. A client that has shut down its sending side may still wait for the reply; one that has gone becomes ready a
-  // second time.
+  // Drops the bytes after the request. A client that has shut down its sending side may still wait for the
+  // reply; one that has gone becomes ready a second time.
   void pass_over(uint64_t number, Connection& connection) {
     std::string ignored;
     if (connection.socket.read(ignored) != Socket::Result::kEnd) return;
@@ -263,7 +266,7 @@ struct HttpServer::State {
     if (connection.socket.write(rest, written) == Socket::Result::kEnd) return drop(number);
     connection.sent += written;
     if (connection.sent < connection.bytes.size()) return;
-    // Closed at once, bytes of the request that nobody has read would take the reply back (RST).
+    // If it were closed at once, unread bytes of the request would discard the reply (RST).
     ::shutdown(connection.socket.descriptor(), SHUT_WR);
     connection.stage = Stage::kFarewell;
     connection.bytes = {};
@@ -281,11 +284,11 @@ struct HttpServer::State {
   std::deque<std::pair<uint64_t, HttpRequest>> waiting_;
   std::array<bool, kAnsweredAtOnce> busy_ = {};
   int wake_;
-  std::mutex mutex_;  // of the two that follow
+  std::mutex mutex_;  // protects the next two members
   std::vector<Made> made_;
   bool ending_ = false;
   std::array<std::unique_ptr<Worker>, kAnsweredAtOnce> workers_;
-  std::unique_ptr<Worker> thread_;  // last: it uses all of them
+  std::unique_ptr<Worker> thread_;  // last: it uses all members above
 };
 
 HttpServer::HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)

@@ -1,15 +1,19 @@
-// A small HTTP server for people and programs that only read: GET and HEAD, one function that answers every path. It refuses other methods (405), hosts
-// it does not know by name (421; against pages of others that a browser is made to read it through), and, where a token is set, who does not send it
-// (401; as "Authorization: Bearer TOKEN", or as the password a browser asks for). It lists no folder and serves no file by itself.
+// A small HTTP server for people and programs that only read: GET and HEAD; one function answers every path.
+// It refuses other methods (405), host names that it does not know (421, so that foreign web pages cannot
+// make a browser read through it) and, where a token is set, requests without it (401; it is sent as
+// "Authorization: Bearer TOKEN", or as the password for which a browser asks). It lists no folder and serves
+// no file by itself.
 //
 //   HttpServer server({.host = "127.0.0.1", .port = 8080}, [&](const HttpRequest& request) { return HttpReply{.body = page_of(request.path)}; });
 //   print("open {}", server.url());
 //
-// One thread waits for all connections, so a slow one costs a descriptor and holds up nobody: a whole request must have come within patience_s of the
-// connection, a reply must be taken at 64 KiB/s or faster, and where there are most_connections, those go first that have asked for nothing yet, of the
-// address that has the most. Each connection is for one request.
+// One thread waits for all connections, so that a slow one costs a descriptor and delays no other. A whole
+// request must have come within patience_s of the connection, and a reply must be taken at 64 KiB/s or
+// faster. When there are most_connections, those that have not sent a request yet are closed first, beginning
+// with the address that has the most of them. Each connection is for one request.
 //
-// The function is called from four threads of the server; what it throws is answered with 500 and logged. The destructor ends the server.
+// Four threads of the server call the function; an exception is answered with 500 and logged. The destructor
+// ends the server.
 #pragma once
 
 #include <cstdint>
@@ -32,22 +36,24 @@ struct HttpReply {
   int status = 200;
   std::string type = "text/html; charset=utf-8";
   std::string body = {};
-  std::vector<std::pair<std::string, std::string>> headers =
-      {};  // beside those every answer has; a name set here replaces the server's own
+  // In addition to those of every answer; a name set here replaces the server's own value.
+  std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
 struct HttpServerOptions {
-  std::string host = "127.0.0.1";  // to listen at; 0.0.0.0 for all interfaces
-  uint16_t port = 0;               // 0: any that is free
-  std::vector<std::string> names;  // by which it may be called, beside addresses, localhost and this machine's own
-  std::string token;               // empty: nobody is asked
-  double patience_s = 5;           // for all of a request
-  size_t most_connections = 512;   // at a time
+  std::string host = "127.0.0.1";  // address to listen on; 0.0.0.0: all interfaces
+  uint16_t port = 0;               // 0: any free port
+  // Accepted host names, in addition to addresses, localhost and this machine's own name.
+  std::vector<std::string> names;
+  std::string token;              // empty: no token is required
+  double patience_s = 5;          // time for a whole request
+  size_t most_connections = 512;  // at a time
 };
 
 class HttpServer {
  public:
-  HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer);  // kCommunication: it cannot listen there
+  // kCommunication: it cannot listen there.
+  HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

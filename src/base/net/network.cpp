@@ -34,8 +34,8 @@ uint16_t free_port() {
 }
 
 Listener listen_on(uint16_t port) {
-  constexpr int kWaiting = 4096;  // who may wait to be accepted: all ranks come at once
-  constexpr int kYes = 1;         // a port that a run before has just left is free
+  constexpr int kWaiting = 4096;  // queued connections: all ranks connect at once
+  constexpr int kYes = 1;         // a port that an earlier run has just released counts as free
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -55,7 +55,7 @@ Listener listen_on(uint16_t port) {
 }
 
 std::string own_address_towards(const std::string& host) {
-  // A datagram's socket that is connected sends nothing.
+  // A connected datagram socket sends nothing.
   const addrinfo wanted{.ai_socktype = SOCK_DGRAM};
   addrinfo* list = nullptr;
   std::string found;

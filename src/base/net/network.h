@@ -1,5 +1,5 @@
-// What programs that connect to each other must know of this machine: a port that is free, a socket that listens, and the address under
-// which another machine reaches it. Nothing is sent to find out.
+// Facts about this machine that programs need to connect to each other: a free port, a listening socket, and
+// the address under which another machine reaches it. Nothing is sent to find them.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,29 @@
 
 namespace longhaul {
 
-uint16_t free_port();  // of this machine, for the next who asks
+uint16_t free_port();  // a port of this machine that is free now
 
-// A descriptor that listens on all of this machine's IPv4 addresses, and its port: 0 takes any that is free. The caller closes it.
-// std::system_error where the port is taken.
+// listen_on() returns a descriptor that listens on all IPv4 addresses of this machine, and its port; port 0
+// takes any free one. The caller closes the descriptor. std::system_error where the port is taken.
 struct Listener {
   int descriptor;
   uint16_t port;
 };
 Listener listen_on(uint16_t port);
 
-// This machine's address on the way to the host, as its routes have it. Its own name would not do: many a /etc/hosts has that lead to the
-// loopback. kCommunication where there is no way.
+// This machine's address on its route to the host. Its own host name would not do, because many an /etc/hosts
+// maps it to the loopback. kCommunication where there is no route.
 std::string own_address_towards(const std::string& host);
 
-// Whether a connection is let in there within a second; by whom is not asked.
+// True if a connection to it succeeds within a second; it does not matter which program listens.
 bool somebody_listens(const std::string& host, uint16_t port);
 
-// "10.0.0.1", "::1": an address, no name.
+// True for an address like "10.0.0.1" or "::1", false for a name.
 bool is_address(const std::string& host);
 
-// While one lives no name server is asked by this thread; what /etc/hosts has is found. For libraries that want the name of an address to show it
-// in messages: a server that drops one question in a thousand holds them up for 5 s.
+// NoNameServer: while an object lives, this thread asks no name server; names in /etc/hosts are found. It is
+// for libraries that look up the name of an address only to show it in messages: a server that drops one
+// question in a thousand would delay them by 5 s.
 class NoNameServer {
  public:
   NoNameServer();
@@ -37,7 +38,7 @@ class NoNameServer {
   NoNameServer& operator=(const NoNameServer&) = delete;
 
  private:
-  int servers_ = 0;  // that this thread knew
+  int servers_ = 0;  // number of servers that this thread knew
 };
 
 }  // namespace longhaul

@@ -33,7 +33,8 @@ struct SecretDescriptor {
   }
 };
 
-// Whole from the moment it has its name: another process that reads meanwhile finds no file, or all of it. `in_place`: of one that is there.
+// The file is complete from the moment it has its name: another process that reads meanwhile finds no file,
+// or all of it. `in_place`: an existing file is replaced.
 void write_secret(const std::filesystem::path& path, const std::string& text, bool in_place) {
   const std::string unfinished = fmt::format("{}.{}", path.string(), ::getpid());
   const SecretDescriptor file{::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600)};
@@ -124,7 +125,7 @@ SecretFile read_secret_file(const std::filesystem::path& path) {
   if (second.ends_with('\n')) second.remove_suffix(1);
   SecretFile found{.secret = from_hex(digits), .driver = ""};
   if (second.starts_with(kDriverWord)) found.driver = from_hex(second.substr(kDriverWord.size()));
-  // What it holds is not said: it may be most of a secret.
+  // The contents are not shown, because they may be most of a secret.
   if (found.secret.size() != kSecretBytes || (!second.empty() && found.driver.size() != kSecretBytes))
     secret_refused(path, "64 hexadecimal digits, and the driver's key below them", fmt::format("{} bytes that are not", all.size()), hint);
   return found;

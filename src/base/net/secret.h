@@ -1,5 +1,6 @@
-// Secrets by which processes of one job know each other: 32 random bytes in a file that its owner alone may read, and the keyed hash that
-// proves to have read it without telling it. Never written to a log, an environment or a command line.
+// Secrets by which processes of one job recognise each other: 32 random bytes in a file that only its owner
+// may read, and the keyed hash that proves knowledge of the secret without revealing it. They are never
+// written to a log, an environment or a command line.
 #pragma once
 
 #include <filesystem>
@@ -8,20 +9,21 @@
 
 namespace longhaul {
 
-std::string random_bytes(size_t count);                                        // of the operating system
-std::string hmac_sha256(std::string_view key, std::string_view message);       // RFC 2104: 32 bytes
-bool equal_in_constant_time(std::string_view first, std::string_view second);  // takes as long wherever they differ
+std::string random_bytes(size_t count);                                   // from the operating system
+std::string hmac_sha256(std::string_view key, std::string_view message);  // RFC 2104: 32 bytes
+// Its time does not depend on where the texts differ.
+bool equal_in_constant_time(std::string_view first, std::string_view second);
 std::string to_hex(std::string_view bytes);
-std::string from_hex(std::string_view text);  // empty where it is no hexadecimal number of whole bytes
+std::string from_hex(std::string_view text);  // empty where the text is no hexadecimal number of whole bytes
 
 inline constexpr size_t kSecretBytes = 32;
-// Error 64 unless it is a plain file of this user that nobody else may read, with 64 hexadecimal digits, and it may be a second line: "driver " and 64
-// more, the key by which the driver of the job is known.
+// Error 64 unless the path is a regular file of this user that nobody else may read. It holds 64 hexadecimal
+// digits, and it may have a second line, "driver " and 64 more digits: the public key of the job's driver.
 std::string read_secret(const std::filesystem::path& path);
-std::string read_driver_key(const std::filesystem::path& path);  // of the same file; empty: it names none
-void tell_driver_key(const std::filesystem::path& path,
-                     std::string_view key);  // in the file of a secret; where it stands already nothing is written
-// The one that is there, else a new one.
+std::string read_driver_key(const std::filesystem::path& path);  // from the same file; empty: it holds none
+// Adds the driver key to the file of a secret; if it is there already, nothing is written.
+void tell_driver_key(const std::filesystem::path& path, std::string_view key);
+// Reads the existing secret, or makes a new one.
 std::string read_or_make_secret(const std::filesystem::path& path);
 
 }  // namespace longhaul

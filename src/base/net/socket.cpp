@@ -46,7 +46,7 @@ std::string address_text(const sockaddr_storage& address, socklen_t length, bool
 
 void set_option(int descriptor, int level, int option) {
   constexpr int kYes = 1;
-  ::setsockopt(descriptor, level, option, &kYes, sizeof(kYes));  // what is refused costs speed alone
+  ::setsockopt(descriptor, level, option, &kYes, sizeof(kYes));  // a refused option only costs speed
 }
 
 }  // namespace
@@ -79,7 +79,8 @@ Socket Socket::listen(const Endpoint& endpoint) {
   int reason = 0;
   for (const addrinfo* one = list.get(); one; one = one->ai_next) {
     Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (socket) set_option(socket.descriptor_, SOL_SOCKET, SO_REUSEADDR);  // a port that a driver before has just left is free
+    // A port that an earlier driver has just released counts as free.
+    if (socket) set_option(socket.descriptor_, SOL_SOCKET, SO_REUSEADDR);
     if (socket && ::bind(socket.descriptor_, one->ai_addr, one->ai_addrlen) == 0 && ::listen(socket.descriptor_, kWaiting) == 0)
       return socket;
     reason = errno;

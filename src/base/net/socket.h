@@ -1,8 +1,8 @@
-// Socket: one end of a TCP connection, or what listens for them; nothing here waits. Messages beyond the network's own order, and who may
-// connect, are for those above (src/control).
+// Socket: one end of a TCP connection, or a listening socket; no function here waits. The order of messages
+// and the permission to connect are handled in src/control.
 //
 //   Socket listening = Socket::listen({"127.0.0.1", 0});
-//   Socket client = Socket::connect({"127.0.0.1", listening.port()});     // under way: writable when it is there, or has failed
+//   Socket client = Socket::connect({"127.0.0.1", listening.port()});  // in progress: writable once it succeeds or fails
 //   std::optional<Socket> server = listening.accept();
 #pragma once
 
@@ -18,28 +18,32 @@ struct Endpoint {
   uint16_t port = 0;
   std::string text() const;
 };
-// "HOST:PORT"; Error 64 that names `where` for anything else.
+// Parses "HOST:PORT"; for any other text Error 64, which names `where`.
 Endpoint parse_endpoint(std::string_view text, const std::string& where);
 
 class Socket {
  public:
   Socket() = default;
-  // On that address of this machine alone; port 0 takes any that is free. Error 69 where the port is taken or the address is not ours.
+  // Listens on that address of this machine only; port 0 takes any free one. Error 69 where the port is taken
+  // or the address is not this machine's.
   static Socket listen(const Endpoint& endpoint);
-  // Error 69 where the name has no address. Whether anybody is there, problem() tells once it can be written to.
+  // Error 69 where the name has no address. Once the socket is writable, problem() tells whether the
+  // connection succeeded.
   static Socket connect(const Endpoint& endpoint);
   ~Socket();
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
 
-  // nullopt: nobody waits, or, as it says, no more files may be open: whoever waits goes on waiting.
+  // nullopt: no connection waits, or (out_of_descriptors) no more files may be open, and connections go on
+  // waiting.
   std::optional<Socket> accept(bool* out_of_descriptors = nullptr) const;
-  uint16_t port() const;            // its own
-  std::string own_address() const;  // as numbers: of the connection's end here
+  uint16_t port() const;            // its own port
+  std::string own_address() const;  // numeric address of this end of the connection
   std::string peer() const;         // "10.0.0.7:4711"
   int problem() const;              // errno of a connection that failed; 0: none
 
-  enum class Result { kSome, kNothing /* now */, kEnd };  // kEnd: the other side closed, or the connection is broken
+  // kEnd: the other side closed, or the connection is broken.
+  enum class Result { kSome, kNothing /* now */, kEnd };
   Result read(std::string& onto, size_t most_bytes = 65536);
   Result write(std::string_view bytes, size_t& written);
 

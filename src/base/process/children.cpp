@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kReap_s = 0.2;
 
-// In the child, after fork: only calls that are allowed there.
+// Runs in the child after fork: only async-signal-safe calls are allowed.
 [[noreturn]] void become(const ChildStart& start, char* const* argv, char* const* environment, int log, pid_t parent) {
   if (start.own_session) {
     ::setsid();
@@ -63,7 +63,7 @@ int open_log(const ChildStart& start) {
 
 namespace {
 
-// Pids of children whose ends are somebody's own business.
+// Pids of children for whose ends a caller waits.
 struct WaitedFor {
   std::mutex mutex;
   std::set<pid_t> pids;
@@ -92,7 +92,8 @@ pid_t make_child(const ChildStart& start) {
                  .where = start.argv[0],
                  .hint = "raise the limit of processes: ulimit -u"});
   }
-  if (!start.own_session) ::setpgid(child, child);  // here as well: a signal to the group may be sent before the child has come to it
+  // Here as well: a signal to the group may be sent before the child has set it.
+  if (!start.own_session) ::setpgid(child, child);
   return child;
 }
 
@@ -129,7 +130,8 @@ int64_t user_id() { return ::geteuid(); }
 Children::Children(EventLoop& loop) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   loop.on_signal(SIGCHLD, [this] { reap(); });
-  // Threads that were there before the loop, OpenMP's for one, do not block the signal, and one that they take is lost.
+  // Threads that existed before the loop, such as OpenMP's, do not block the signal, and a signal delivered
+  // to them is lost.
   loop.every(kReap_s, [this] { reap(); });
 }
 
@@ -147,8 +149,8 @@ pid_t Children::start(const ChildStart& start, std::function<void(int status)> e
 
 void Children::signal(pid_t child, int signal) { ::kill(-child, signal); }
 
-// Its own first; then, one by one, what a child has left behind. Where the next of those is somebody else's, who waits for it, the rest comes with the next
-// look.
+// Reaps its own children first, then, one by one, orphans of children. If the next orphan belongs to a caller
+// that waits for it, the rest is reaped the next time.
 void Children::reap() {
   std::vector<pid_t> own;
   for (const auto& [child, ended] : running_) own.push_back(child);
@@ -156,10 +158,10 @@ void Children::reap() {
   for (const pid_t child : own) {
     if (::waitpid(child, &status, WNOHANG) != child) continue;
     const auto found = running_.find(child);
-    if (found == running_.end()) continue;  // what another's end led to
+    if (found == running_.end()) continue;  // removed in the reaction to another child's end
     const auto ended = std::move(found->second);
     running_.erase(found);
-    signal(child, SIGKILL);  // what it started ends with it
+    signal(child, SIGKILL);  // the processes that it started end with it
     ended(status_code(status));
   }
   const std::lock_guard lock(waited_for().mutex);

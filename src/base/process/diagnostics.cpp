@@ -23,18 +23,20 @@ namespace longhaul {
 namespace {
 
 constexpr int kFrames = 128;
-constexpr int kAnswer_ms = 500;  // for a thread to run its handler; one that is stopped or blocks signals never does
+// For a thread to run its handler; a thread that is stopped or blocks signals never does.
+constexpr int kAnswer_ms = 500;
 
 char g_file[PATH_MAX];  // empty: standard error
 std::atomic<bool> g_busy = false;
 std::atomic<StackArea*> g_area = nullptr;
 
-// One stack at a time: the thread that writes names a target and sends it the signal; the target leaves its frames here.
+// One stack at a time: the writing thread names a target and sends it the signal; the target stores its
+// frames here.
 struct Stack {
   std::atomic<pid_t> target = 0;
   std::atomic<int> count = -1;
   void* frames[kFrames];
-  void* interrupted = nullptr;  // where the thread was when the signal came: what lies above are handlers
+  void* interrupted = nullptr;  // where the thread was when the signal came: the frames above are handlers
 } g_stack;
 void* g_interrupted_writer = nullptr;  // of the thread that writes
 
@@ -118,7 +120,7 @@ void write_stack(Output& out, pid_t thread) {
     ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR2);
     for (int waited = 0; waited < kAnswer_ms && g_stack.count < 0; ++waited) ::poll(nullptr, 0, 1);
     pid_t expected = thread;
-    // Not taken back: the thread has begun to answer, and a handler that has begun ends.
+    // The request is not cancelled: the thread has begun to answer, and a handler that has begun ends.
     if (!g_stack.target.compare_exchange_strong(expected, 0)) {
       while (g_stack.count < 0) ::poll(nullptr, 0, 1);
     }
@@ -138,12 +140,13 @@ void put(char (&to)[N], std::string_view text) {
   to[size] = '\0';
 }
 
-// Without the handlers, which lie above where the thread was interrupted. count: -1: the thread did not answer.
+// Without the frames of handlers, which are above the point of interruption. count: -1: the thread did not
+// answer.
 void note_frames(StackArea::Thread& thread, void* const* frames, int count, const void* interrupted) {
   thread.count = count < 0 ? -1 : 0;
   int first = 0;
   while (first < count && frames[first] != interrupted) ++first;
-  if (first == count) first = 0;  // another way of unwinding: all of it
+  if (first == count) first = 0;  // the unwinder works differently here: keep all frames
   for (int i = first; i < count && thread.count < StackArea::kFrames; ++i)
     thread.frames[thread.count++] = reinterpret_cast<uint64_t>(frames[i]);
 }
@@ -240,7 +243,7 @@ void on_request(int, siginfo_t*, void* context) {
   errno = before;
 }
 
-// The first thread that crashes is told of.
+// Only the first thread that crashes is reported.
 void on_crash(int signal, siginfo_t*, void* context) {
   static void* frames[kFrames];
   StackArea* const area = g_area;

@@ -1,4 +1,5 @@
-// The environment of a program to be started: this process's variables with others in place of their namesakes. Internal to src/base.
+// The environment of a program to be started: this process's variables, some of them replaced. Internal to
+// src/base.
 #pragma once
 
 #include <functional>
@@ -8,8 +9,9 @@
 
 namespace longhaul {
 
-// As execve wants it; the pointers live as long as `extra` and this process's own variables. extra: NAME=VALUE. inherits: which of this process's
-// own; empty: all.
+// Returns the array in the form that execve needs; its pointers are valid as long as `extra` and this
+// process's own variables are. extra: NAME=VALUE. inherits: chooses among this process's own variables;
+// empty: all.
 std::vector<char*> merge_environment(const std::vector<std::string>& extra,
                                      const std::function<bool(std::string_view name)>& inherits = {});
 

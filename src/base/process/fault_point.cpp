@@ -118,7 +118,8 @@ FaultPlan& plan() {
 
 }  // namespace
 
-// Also of a thread that blocks signals, as workers do: one that is raised would wait there, which a real one does not.
+// Also in a thread that blocks signals, as workers do: a raised signal would stay pending there, unlike a
+// real one.
 void end_by_segfault() {
   ::signal(SIGSEGV, SIG_DFL);
   sigset_t segfault;

@@ -1,20 +1,26 @@
-// Fault points: named places at which a drill (`longhaul bench faults`) or a test makes this process fail, as processes fail in the field. What is to
-// happen stands in LONGHAUL_FAULTS, entries between ';':
+// Fault points: named places at which a drill (`longhaul bench faults`) or a test makes this process fail, as
+// processes fail in production. LONGHAUL_FAULTS lists the planned faults, separated by ';':
 //
-//   POINT[:CONDITION=VALUE…] ACTION[=VALUE]        step.update:step=12:rank=2:generation=1 kill; checkpoint.before_rename:count=2 abort
+//   POINT[:CONDITION=VALUE…] ACTION[=VALUE]
+//       step.update:step=12:rank=2:generation=1 kill; checkpoint.before_rename:count=2 abort
 //
-//   conditions  step, rank, generation, node (all that are given hold; rank, generation and node are RANK, LONGHAUL_GENERATION and LONGHAUL_NODE of the
-//               environment), count (only the n-th time that the others hold, from 1; otherwise every time), once=FILE (only while there is no such
-//               file; who meets it makes it, so that it comes once to a whole run, however often its processes are started: FaultMark)
-//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · eat=BYTES (of memory, which it then gives back: too much for a memory
-//               group with less) · exit=CODE · fail=CODE (throws an Error of that exit code) ·
-//               corrupt (the caller damages what it has in hand: fault_point returns true)
+//   conditions  step, rank, generation, node (all given ones must hold; rank, generation and node are RANK,
+//               LONGHAUL_GENERATION and LONGHAUL_NODE of the environment); count (only the n-th time that the others
+//               hold, from 1; without it every time); once=FILE (only while there is no such file; the process that
+//               meets the fault creates it, so that the fault comes once in a whole run, however often its processes
+//               are started: FaultMark)
+//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · eat=BYTES (of memory, which are freed
+//               again: too much for a cgroup with less) · exit=CODE · fail=CODE (throws an Error of that exit code) ·
+//               corrupt (the caller damages its current data: fault_point returns true)
 //
-// Where: start.load (of a start that resumes) · step.data · step.passes · step.reduce (gradients of several ranks) · step.update · step.updated ·
-// call.move (of a collective call between processes, all of which have come) · checkpoint.copied · checkpoint.write · checkpoint.before_rename · checkpoint.after_rename · memory.write · memory.replicate · memory.before_commit ·
-// memory.after_commit · memory.message (of a file that goes to another machine) · start.inventory · start.fetch (of a start that looks into memory).
+// Points: start.load (at a start that resumes) · step.data · step.passes · step.reduce (gradients of several
+// ranks) · step.update · step.updated · call.move (a collective call between processes that all have entered)
+// · checkpoint.copied · checkpoint.write · checkpoint.before_rename · checkpoint.after_rename · memory.write
+// · memory.replicate · memory.before_commit · memory.after_commit · memory.message (a file that goes to
+// another machine) · start.inventory · start.fetch (at a start that looks for checkpoints in memory).
 //
-// Without the variable a fault point costs one branch. With it, the first one says on standard error what is planned. Any thread.
+// Without the variable a fault point costs one branch. With it, the first fault point reports the plan on
+// standard error. Any thread may meet one.
 #pragma once
 
 #include <cstdint>
@@ -35,23 +41,25 @@ struct PlannedFault {
   std::optional<int64_t> step, rank, generation, count;
   std::optional<std::string> node, once;
   FaultAction action = FaultAction::kKill;
-  double value = 0;  // of kSlow: seconds; of kEat: bytes; of kExit and kFail: the code
-  int64_t met = 0;   // how often all but count has held
+  double value = 0;  // for kSlow: seconds; for kEat: bytes; for kExit and kFail: the code
+  int64_t met = 0;   // how often all conditions but count have held
 };
 
-// kUsage of what is not one.
+// kUsage where the text is no list of faults.
 std::vector<PlannedFault> parse_faults(std::string_view text);
 
-// What a fault that comes once leaves in its file.
+// FaultMark: what a fault with once=FILE writes into its file.
 struct FaultMark {
-  int64_t generation = 0, rank = 0;  // LONGHAUL_GENERATION and RANK of who met it
+  int64_t generation = 0, rank = 0;  // LONGHAUL_GENERATION and RANK of the process that met it
   double wall_time = 0;              // Unix seconds
 };
-std::optional<FaultMark> read_fault_mark(const std::filesystem::path& file);  // nothing: it has not come
-// False: it has come before. Error kDisk: the file cannot be made.
+// nothing: the fault has not come.
+std::optional<FaultMark> read_fault_mark(const std::filesystem::path& file);
+// Returns false if the fault has come before. Error kDisk: the file cannot be created.
 bool leave_fault_mark(const std::filesystem::path& file, const FaultMark& mark);
 
-// Which of the planned faults meets a process that is here; counts the meeting. For fault_point, and for tests.
+// FaultPlan decides which of the planned faults a process meets at a point, and counts the meetings. Used by
+// fault_point and tests.
 class FaultPlan {
  public:
   using Variable = std::function<std::optional<std::string>(const char* name)>;
@@ -64,14 +72,14 @@ class FaultPlan {
   FaultMark who_;
 };
 
-void end_by_segfault();  // as a real one does, in any thread
+void end_by_segfault();  // like a real one, in any thread
 
 namespace fault_point_detail {
 extern const bool kPlanned;  // LONGHAUL_FAULTS is set
 bool meet(std::string_view point, int64_t step);
 }  // namespace fault_point_detail
 
-// True: the caller damages what it has in hand. step: of training, where there is one.
+// True: the caller must damage its current data. step: the training step, where there is one.
 inline bool fault_point(std::string_view point, int64_t step = -1) {
   return fault_point_detail::kPlanned && fault_point_detail::meet(point, step);
 }

@@ -62,7 +62,7 @@ class Job {
     const bool own = result_.statuses[index] != consequence_;
     const bool only_consequence = result_.first && result_.statuses[*result_.first] == consequence_;
     if (!result_.first) since_.emplace();
-    // What we ended ourselves did not fail by itself.
+    // A process that we ended did not fail by itself.
     if (!result_.first || (own && only_consequence && signals_sent_ == 0)) result_.first = index;
   }
 

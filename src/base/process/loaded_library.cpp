@@ -38,7 +38,8 @@ std::vector<LoadedCode> loaded_code() {
   std::vector<LoadedCode> all;
   ::dl_iterate_phdr(add, &all);
   std::error_code none;
-  if (!all.empty()) all[0].file = std::filesystem::read_symlink("/proc/self/exe", none);  // it has no name there
+  // The program itself has no name there.
+  if (!all.empty()) all[0].file = std::filesystem::read_symlink("/proc/self/exe", none);
   return all;
 }
 

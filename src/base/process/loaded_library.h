@@ -1,5 +1,5 @@
-// Shared libraries of this process: which file holds a function or variable (the library it was loaded from, or the program itself),
-// and functions of libraries that are there on some machines only.
+// Shared libraries of this process: the file that holds a function or variable (the library from which it was
+// loaded, or the program itself), and functions of libraries that exist on some machines only.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,15 @@
 
 namespace longhaul {
 
-std::filesystem::path file_that_holds(const void* address);  // without links; kInternal when no file holds it
+// With links resolved; kInternal when no file holds it.
+std::filesystem::path file_that_holds(const void* address);
 
-// Loads the library if need be ("libcuda.so.1", as the linker finds it) and keeps it; null: no such library, or not in it.
+// Loads the library if necessary ("libcuda.so.1", as the linker finds it) and keeps it. Null: there is no
+// such library, or it has no such symbol.
 void* find_symbol(const char* library, const char* name);
 
-// Where the code of a file lies in this process; of the program itself first. An address minus `base` is the place that addr2line wants.
+// LoadedCode: the addresses of a file's code in this process; the first entry is the program itself. An
+// address minus `base` is the offset that addr2line needs.
 struct LoadedCode {
   std::filesystem::path file;
   uint64_t begin = 0, end = 0, base = 0;

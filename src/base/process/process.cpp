@@ -66,7 +66,8 @@ pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>
   posix_spawn_file_actions_adddup2(&actions, output.write.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, errors.write.get(), STDERR_FILENO);
 
-  // Its own process group, so that a time-out also ends what it started; no signal is left blocked or ignored.
+  // Its own process group, so that a time-out also ends what it started; no signal is left blocked or
+  // ignored.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none, ignored;
@@ -90,8 +91,9 @@ pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>
   return child;
 }
 
-// Moves what the pipe holds into text; false once the other end is closed. The number of reads is bounded, at more than a
-// pipe can hold, so that a child that never stops printing cannot keep its time-out from being seen.
+// Moves the contents of the pipe into text; false once the other end is closed. The number of reads is
+// bounded, at more than a pipe can hold, so that a child that prints without end cannot prevent the check of
+// its time-out.
 bool drain(int descriptor, std::string& text) {
   std::array<char, 65536> buffer;
   for (int reads = 0; reads < 32; ++reads) {
@@ -106,7 +108,7 @@ bool drain(int descriptor, std::string& text) {
   return true;
 }
 
-// false: it runs. An end that somebody else has taken is no success.
+// false: the child still runs. An end that somebody else has collected counts as no success.
 bool ended(pid_t child, int& status, const std::string& program) {
   pid_t result;
   do result = ::waitpid(child, &status, WNOHANG);
@@ -123,7 +125,8 @@ bool ended(pid_t child, int& status, const std::string& program) {
 void open_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free descriptor is this one: those before it are open by now. Without /dev/null nothing could be said either.
+    // This is the lowest free descriptor, because those before it are open by now. Without /dev/null nothing
+    // could be reported either.
     if (::open("/dev/null", O_RDWR) != stream) ::_exit(static_cast<int>(ExitCode::kDisk));
   }
 }
@@ -133,13 +136,14 @@ void forbid_core_dumps() {
   if (wanted != nullptr && std::string_view(wanted) == "1") return;
   rlimit limit{};
   if (::getrlimit(RLIMIT_CORE, &limit) != 0) return;
-  limit.rlim_cur = 0;  // the hard limit stays: who debugs a child may raise it again
+  limit.rlim_cur = 0;  // the hard limit stays: a user who debugs a child may raise it again
   ::setrlimit(RLIMIT_CORE, &limit);
 }
 
 ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, double timeout_s) {
   LONGHAUL_ASSERT(!argv.empty(), "no program");
-  constexpr int kSlice_ms = 20;  // how soon the end of a child is seen whose pipes live on in a grandchild
+  // How soon the end of a child is noticed whose pipes are still open in a grandchild.
+  constexpr int kSlice_ms = 20;
   Pipe output(argv[0]), errors(argv[0]);
   const WaitedChild waited([&] { return spawn(argv, environment, output, errors); });
   const pid_t child = waited.pid();
@@ -153,10 +157,10 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
   const std::array<std::string*, 2> texts = {&result.output, &result.errors};
   bool running = true;
   while (running) {
-    const bool both_closed = pipes[0].fd < 0 && pipes[1].fd < 0;  // as a rule because it is just ending
+    const bool both_closed = pipes[0].fd < 0 && pipes[1].fd < 0;  // usually because it is just ending
     ::poll(pipes.data(), pipes.size(), both_closed ? 1 : kSlice_ms);
     running = !ended(child, status, argv[0]);
-    for (size_t i = 0; i < pipes.size(); ++i)  // after the child's end: what it left in the pipes
+    for (size_t i = 0; i < pipes.size(); ++i)  // after the child's end: the rest of the pipes' contents
       if (pipes[i].fd >= 0 && !drain(pipes[i].fd, *texts[i])) pipes[i].fd = -1;
     if (running && !result.timed_out && watch.seconds() > timeout_s) {
       result.timed_out = true;

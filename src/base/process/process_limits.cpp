@@ -39,7 +39,8 @@ ProcessLimit::~ProcessLimit() {
 }
 
 int64_t raise_open_files() {
-  constexpr rlim_t kEnough = 1 << 20;  // some systems set no limit, and programs close all numbers up to it
+  // Some systems set no limit, and some programs close all numbers up to it.
+  constexpr rlim_t kEnough = 1 << 20;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return static_cast<int64_t>(kEnough);
   const rlim_t wanted = std::min(limit.rlim_max, kEnough);

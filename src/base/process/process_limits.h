@@ -1,20 +1,22 @@
-// How much a process may have of what the system gives out: of this one, as much as it can get; of another one for a while as little as a full
-// disk or a machine at its limits leaves it.
+// Limits on a process's resources: they are raised for this process as far as possible, and lowered for
+// another one for a while to test a full disk or a machine at its limits.
 #pragma once
 
 #include <cstdint>
 
 namespace longhaul {
 
-// This process may have as many open files as its user may (a million at most): how many that are. The usual limit of 1,024 is of the days of
-// select(); a driver of hundreds of ranks and a loader of thousands of files need more. Processes that are started from here have it too.
+// Raises this process's limit of open files to what its user may have (at most a million), and returns it.
+// The usual limit of 1,024 is for select(); a driver of hundreds of ranks and a loader of thousands of files
+// need more. Child processes inherit it.
 int64_t raise_open_files();
 
-// While it lives, another process of this user may have no more of it.
+// ProcessLimit: while an object lives, another process of this user may have no more than `most` of a
+// resource.
 class ProcessLimit {
  public:
   enum class Kind { kFileBytes, kOpenFiles };
-  ProcessLimit(int64_t process, Kind kind, int64_t most);  // kInternal where it cannot be set
+  ProcessLimit(int64_t process, Kind kind, int64_t most);  // kInternal where the limit cannot be set
   ~ProcessLimit();
   ProcessLimit(const ProcessLimit&) = delete;
   ProcessLimit& operator=(const ProcessLimit&) = delete;

@@ -1,4 +1,4 @@
-// How this program was called, as it was typed; base/text/text.h has it as a word of a shell's command.
+// The name by which this program was called, as it was typed; base/text/text.h has it quoted for a shell.
 #pragma once
 
 #include <string>

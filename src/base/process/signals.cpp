@@ -16,7 +16,7 @@
 namespace longhaul {
 namespace {
 
-// Written by handlers, in whichever thread one runs: nothing but atomics without a lock.
+// Written by handlers, in whichever thread they run: only lock-free atomics.
 using Flag = std::atomic<int>;
 static_assert(Flag::is_always_lock_free);
 Flag stop_requested = 0;
@@ -32,10 +32,10 @@ void request(int signal) {
   ++stop_requests;
 }
 
-// Whoever pressed Ctrl-C sees at once that it was heard: the step, or the save, may take a while yet.
+// A user who presses Ctrl-C sees at once that it was received: the step, or the save, may take a while yet.
 void say_that_it_was_heard() {
   constexpr char kText[] = "\nstopping as soon as what was done is saved; Ctrl-C again aborts at once\n";
-  const int begin = on_terminal ? 0 : 1;  // there, the cursor stands behind ^C, or in a progress bar
+  const int begin = on_terminal ? 0 : 1;  // on a terminal the cursor is after ^C, or in a progress bar
   const int before = errno;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText + begin, sizeof(kText) - 1 - static_cast<size_t>(begin));
   errno = before;
@@ -66,7 +66,7 @@ void handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;  // a request waits for its loop; it is no reason for a read to fail
+  action.sa_flags = SA_RESTART;  // a request waits for its loop, and must not make a read fail
   sigaction(signal, &action, nullptr);
 }
 
@@ -114,7 +114,8 @@ void throw_if_stop_requested(std::string_view doing) {
 }
 
 bool pause_unless_stopped(double seconds) {
-  constexpr int64_t kSlice_ns = 50'000'000;  // within which a request is noticed that another thread took
+  // The delay until a request is noticed that another thread received.
+  constexpr int64_t kSlice_ns = 50'000'000;
   const int before = stop_requests;
   const int64_t end_ns = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
   while (stop_requests == before) {

@@ -1,8 +1,9 @@
-// TrainingWait: while one lives, the thread that trains waits for other ranks. Whoever moves bytes beside it (replicas of checkpoints) then keeps off the
-// network and the cores that it waits for: training_waits(), base/threads/pace.h. One count a process.
+// TrainingWait: while an object lives, the training thread waits for other ranks. Background threads that
+// move bytes (replicas of checkpoints) then leave the network and the cores to it: training_waits(),
+// base/threads/pace.h. The count is process-wide.
 //
-//   const TrainingThread scope;                 // of the thread that trains, around all it does: calls of other threads are none of training's
-//   const TrainingWait waiting;                 // of any thread; counts where it is one that trains (comm/wrappers/traced.h)
+//   const TrainingThread scope;  // around all work of the training thread: calls of other threads do not count
+//   const TrainingWait waiting;  // in any thread; counts only in a training thread (comm/wrappers/traced.h)
 #pragma once
 
 namespace longhaul {
@@ -13,7 +14,7 @@ class TrainingThread {
   ~TrainingThread();
   TrainingThread(const TrainingThread&) = delete;
   TrainingThread& operator=(const TrainingThread&) = delete;
-  static bool current();  // whether the calling thread is one
+  static bool current();  // true: the calling thread is a training thread
 
  private:
   bool before_;
@@ -30,6 +31,6 @@ class TrainingWait {
   bool counts_;
 };
 
-bool training_waits();  // any thread of this process that trains
+bool training_waits();  // true: some training thread of this process waits
 
 }  // namespace longhaul

@@ -16,7 +16,7 @@ using nlohmann::json;
                .hint = std::string(rules.hint)});
 }
 
-// Looks at every part as soon as it is read, before what it belongs to goes on.
+// Checks every part as soon as it is read, before the part that contains it continues.
 class JsonWatch {
  public:
   JsonWatch(const std::string& where, const JsonRules& rules) : where_(where), rules_(rules) {}
@@ -58,7 +58,7 @@ class JsonWatch {
 
   const std::string& where_;
   const JsonRules& rules_;
-  std::vector<size_t> keys_;  // read so far, of each object and array that is open
+  std::vector<size_t> keys_;  // keys read so far, for each open object and array
 };
 
 }  // namespace

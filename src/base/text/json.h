@@ -1,11 +1,12 @@
-// Strict JSON: what a file that others may have written is allowed to be. Nesting and string lengths are bounded, a key may stand once in an
-// object, and what is read is asked for by name and type. Every complaint is an Error that names the file and the place in it:
-// "tokenizer.json:/pre_tokenizer/pretokenizers/1/type". The rules of a kind of file say what the Error tells of it; they outlive the views.
+// Strict JSON for files that others may have written. Nesting and string lengths are bounded, a key may occur
+// once in an object, and values are read by name and type. Every failure is an Error that names the file and
+// the place in it: "tokenizer.json:/pre_tokenizer/pretokenizers/1/type". JsonRules hold the texts of the
+// Error for a kind of file; they must outlive the views.
 //
 //   const nlohmann::json root = parse_json(text, "manifest.json", kRules);
 //   JsonFields fields({root, "manifest.json:", kRules});
 //   const int64_t step = fields.integer("step", 0);
-//   fields.finish();                                   // refuses what nobody asked for
+//   fields.finish();                                   // refuses fields that were not read
 #pragma once
 
 #include <cstdint>
@@ -22,14 +23,14 @@ namespace longhaul {
 struct JsonRules {
   ExitCode code = ExitCode::kData;
   std::string_view what;  // "malformed tokenizer definition"
-  std::string_view hint;  // what to do; empty: nothing to say
+  std::string_view hint;  // what to do; empty: there is no hint
   size_t depth = 32;
   size_t string_bytes = 1 << 20;
 };
 
 nlohmann::json parse_json(std::string_view text, const std::string& where, const JsonRules& rules);
 
-// A value that knows where it stands.
+// JsonView: a value together with its place in the file.
 class JsonView {
  public:
   JsonView(const nlohmann::json& value, std::string where, const JsonRules& rules)
@@ -40,8 +41,8 @@ class JsonView {
   bool is_null() const { return value_->is_null(); }
   bool is_string() const { return value_->is_string(); }
 
-  bool has(const std::string& key) const;     // and it is not null
-  JsonView at(const std::string& key) const;  // of an object that has it
+  bool has(const std::string& key) const;     // true: it is there and not null
+  JsonView at(const std::string& key) const;  // the object must have the key
   JsonView entry(const std::string& key, const nlohmann::json& of_it) const { return {of_it, where_ + "/" + key, *rules_}; }
   JsonView at(size_t index) const;
   size_t array_size() const;  // of an array
@@ -61,7 +62,7 @@ class JsonView {
   const JsonRules* rules_;
 };
 
-// The fields of an object of which nothing may be left over, each taken once.
+// JsonFields: the fields of an object, each of which must be read exactly once.
 class JsonFields {
  public:
   explicit JsonFields(JsonView object);

@@ -1,6 +1,7 @@
-// Paths as text and text as paths. A path is any bytes but NUL; recipes, JSON and events hold UTF-8. So a path that is not UTF-8, or
-// that holds control characters, is written "file:" and its bytes, those that cannot stand there as %XX, as in a URL of a file; every
-// other path is its own text. Read back, the text gives the same bytes.
+// Conversion between paths and text. A path is any bytes but NUL, while recipes, JSON and events hold UTF-8.
+// Therefore a path that is not UTF-8, or that holds control characters, is written as "file:" and its bytes,
+// with %XX for those that are not allowed there, as in a file URL; every other path is its own text. Reading
+// the text gives the same bytes.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +12,8 @@ namespace longhaul {
 
 std::string text_of_path(const std::filesystem::path& path);
 
-// "file:…" is decoded ("file:///a%20b" is "/a b"); "~" and "~/…" begin with $HOME. kUsage: "file:" and a % without two hexadecimal digits, or %00.
+// "file:…" is decoded ("file:///a%20b" is "/a b"); a leading "~" or "~/…" is replaced by $HOME. kUsage where
+// "file:" has a % without two hexadecimal digits, or %00.
 std::filesystem::path path_of_text(std::string_view text);
 
 }  // namespace longhaul

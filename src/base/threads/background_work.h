@@ -1,11 +1,12 @@
-// BackgroundTask: work of a thread of its own that others go on beside and must wait for in the end: a checkpoint that is written, batches that are
-// read ahead; or of the thread that trains, where it has a deadline other than its phase. It is told while it lasts, so that whoever watches over this process (observe/board/rank_board.h) sees one that hangs long before somebody
-// has to wait for it.
+// BackgroundTask registers work for which other threads must wait in the end: work of a background thread,
+// such as writing a checkpoint or prefetching batches, or work of the training thread that has another
+// deadline than its phase. It is visible while it lasts, so that the watcher of this process
+// (observe/board/rank_board.h) sees work that hangs long before somebody has to wait for it.
 //
 //   worker.post([&] { const BackgroundTask task("write checkpoint", seconds_to_move(bytes)); … });
-//   for (const BackgroundWork& work : background_work()) …        // what is under way in this process, the oldest first
+//   for (const BackgroundWork& work : background_work()) …        // the work in progress in this process, oldest first
 //
-// Any thread. One table a process.
+// Any thread may use it. There is one table per process.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace longhaul {
 struct BackgroundWork {
   std::string name;
   int64_t since_ns = 0;  // monotonic_ns() when it began
-  double allowed_s = 0;  // that it may take where none of its kind was seen to end
+  double allowed_s = 0;  // time limit while none of its kind has been seen to end
   bool operator==(const BackgroundWork&) const = default;
 };
 
@@ -35,7 +36,8 @@ class BackgroundTask {
 
 std::vector<BackgroundWork> background_work();
 
-// For so many bytes to a disk that is hardly fast enough to be used (20 MB/s), and ten seconds.
+// A generous time for so many bytes: ten seconds plus the time of a disk that is hardly fast enough (20
+// MB/s).
 double seconds_to_move(int64_t bytes);
 
 }  // namespace longhaul

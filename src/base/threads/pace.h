@@ -1,5 +1,6 @@
-// Pace: whoever moves bytes in pieces beside training sleeps behind each for as long as it came too early, and as long as training waits for other ranks
-// (base/process/training_wait.h), but not longer than kPause_s for one piece: what training waits for may in the end be these bytes. One thread.
+// Pace slows background transfers. After each piece it sleeps if the piece came too early for the given rate,
+// and as long as training waits for other ranks (base/process/training_wait.h), but at most kPause_s per
+// piece, because training may in the end wait for these bytes. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,9 @@ namespace longhaul {
 class Pace {
  public:
   static constexpr double kPause_s = 0.05;
-  explicit Pace(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}  // 0: as fast as it goes
+  explicit Pace(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}  // 0: no limit of the rate
   void moved(int64_t bytes);
-  double paused_s() const { return paused_s_; }  // for training so far
+  double paused_s() const { return paused_s_; }  // total pause in favour of training
 
  private:
   double bytes_per_second_;

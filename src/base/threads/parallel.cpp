@@ -18,9 +18,10 @@
 namespace longhaul {
 namespace {
 
-// Each piece once, by a thread of its own as far as there are threads; the exception handling is inside `piece`.
+// Runs each piece once, in a thread of its own as far as there are threads; `piece` handles exceptions.
 #ifdef __SANITIZE_THREAD__
-// GNU OpenMP's barriers are invisible to ThreadSanitizer: under it the team is of plain threads, which it follows.
+// GNU OpenMP's barriers are invisible to ThreadSanitizer: under it the team consists of plain threads, which
+// it follows.
 thread_local bool plain_team = false;
 
 bool in_team() { return plain_team; }
@@ -41,7 +42,8 @@ bool in_team() { return omp_in_parallel() != 0; }
 
 template <typename Piece>
 void run_pieces(int64_t pieces, const Piece& piece) {
-  // The whole team starts, even when there are fewer pieces: a smaller team would make OpenMP end threads and start them anew.
+  // The whole team starts, even for fewer pieces: a smaller team would make OpenMP end threads and start them
+  // again.
 #pragma omp parallel for schedule(static, 1)
   for (int64_t i = 0; i < pieces; ++i) piece(i);
 }
@@ -59,7 +61,8 @@ void set_threads(int count) {
 }
 
 int usable_cores() {
-  // Rounded down: a static split over more threads than the quota carries waits for the one that was throttled.
+  // Rounded down: a static split over more threads than the quota carries waits for the one that was
+  // throttled.
   const double cores = std::min<double>(static_cast<double>(allowed_cores().size()), core_quota());
   return std::max(1, static_cast<int>(cores));
 }

@@ -1,5 +1,6 @@
-// parallel_for: the program's one pool of compute threads. It runs on OpenMP, which LibTorch's operators use too, so the
-// two never compete. A call inside a parallel region runs serially. An exception of any piece is rethrown in the caller.
+// parallel_for: the program's only pool of compute threads. It runs on OpenMP, which LibTorch's operators use
+// too, so the two never compete. A call inside a parallel region runs serially. An exception in any piece is
+// rethrown in the caller.
 //
 //   parallel_for(0, n, /*grain=*/1024, [&](int64_t begin, int64_t end) { … });
 //
@@ -17,15 +18,16 @@ int threads();                // of the calling thread's pool
 void set_threads(int count);  // 0: all cores this process may use (affinity and cgroup quota respected)
 int usable_cores();
 
-// First thing in main. GNU OpenMP's threads spin while they wait, for so long that any other busy process makes a training step several
-// times slower (docs/design/threads.md), and it reads its settings before main: so the program starts anew with GOMP_SPINCOUNT=1000 in
-// its environment. Returns when OMP_WAIT_POLICY or GOMP_SPINCOUNT is set already, or when the program cannot be started anew.
+// Call it first in main. GNU OpenMP's threads spin while they wait, for so long that any other busy process
+// makes a training step several times slower (docs/design/threads.md), and OpenMP reads its settings before
+// main. Therefore the program restarts itself with GOMP_SPINCOUNT=1000 in its environment. It returns if
+// OMP_WAIT_POLICY or GOMP_SPINCOUNT is already set, or if the program cannot be restarted.
 void let_waiting_threads_sleep(char** arguments);
 
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
-// One parallel region in which at most `workers` threads take items 0, 1, … in order until none is left: for items of unlike cost. `thread` runs
-// once on each of them and makes what it works with:
+// One parallel region in which at most `workers` threads take items 0, 1, … in order until none is left, for
+// items of different cost. `thread` runs once on each thread and makes what it needs there:
 //
 //   parallel_items(items, threads(), [&](const auto& each) { Worker worker(job); each([&](int64_t item) { worker.run(item); }); });
 template <class Thread>
@@ -38,6 +40,8 @@ void parallel_items(int64_t items, int64_t workers, const Thread& thread) {
   });
 }
 
-int64_t parallel_regions();  // that this thread has opened with parallel_for so far: at each, all threads wait for the last one
+// Number of parallel_for regions that this thread has opened; at the end of each, all threads wait for the
+// last.
+int64_t parallel_regions();
 
 }  // namespace longhaul

@@ -1,5 +1,6 @@
-// Sequenced<T>: a trivial value in shared memory that one process writes and others read, never half of one and half of the next (a sequence
-// lock). A writer that dies in the middle leaves what it had: the reader is told. One writer at a time; any number of readers.
+// Sequenced<T>: a trivial value in shared memory that one process writes and others read, always as a whole
+// (a sequence lock). If the writer dies in the middle of a write, the reader gets the incomplete value and is
+// told so. One writer at a time; any number of readers.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ class Sequenced {
     for (size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_relaxed);
     version_.store(version + 1, std::memory_order_release);
   }
-  // Of the writer alone.
+  // Only for the writer.
   template <class Change>
   void change(const Change& change) {
     T value = words();
@@ -36,10 +37,11 @@ class Sequenced {
 
   struct Read {
     T value;
-    bool torn = false;  // the writer stood still in the middle of it
+    bool torn = false;  // the writer stopped in the middle of a write
   };
   Read load() const {
-    // A store takes less than a microsecond; a thread that was taken off its core in the middle comes back within some milliseconds.
+    // A store takes less than a microsecond; a thread that was descheduled in the middle returns within some
+    // milliseconds.
     constexpr int kAtOnce = 1'000, kPatient = 100;
     for (int attempt = 0; attempt < kAtOnce + kPatient; ++attempt) {
       if (attempt >= kAtOnce) std::this_thread::sleep_for(std::chrono::milliseconds(1));

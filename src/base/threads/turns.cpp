@@ -10,7 +10,7 @@
 namespace longhaul {
 namespace {
 
-// Ends a body whose other one has failed; nobody sees it.
+// Ends a function whose partner has failed; nobody sees it.
 struct GivenUp final : std::exception {
   const char* what() const noexcept override { return "the body that takes turns with this one has failed"; }
 };

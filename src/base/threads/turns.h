@@ -1,13 +1,15 @@
-// Turns: two bodies that go on in turns, one at a time. The one whose turn it is says where the other may go on, and stands still until that one says so
-// too, or has ended. For what has to wait in the middle of a call that cannot be left and entered again (LibTorch's backward pass): the order is fixed by
-// where the bodies pass, never by time, so ranks whose bodies pass at the same places make their calls in the same order.
+// Turns: two functions that run alternately, one at a time. The one that runs calls pass() where the other
+// may go on, and then waits until that one passes too, or has ended. It is for code that must pause in the
+// middle of a call that cannot be left and re-entered (LibTorch's backward pass). The order depends only on
+// the places at which the functions pass, never on time, so ranks whose functions pass at the same places
+// make their calls in the same order.
 //
 //   Turns turns;
 //   turns.run({.first = [&] { …; turns.pass(); … }, .second = [&] { …; turns.pass(); … }});
 //
-// The first body begins. It runs in the caller's thread, the second in a thread that is kept from run to run and takes over from the caller how many
-// compute threads it has, what its memory is for and whether it trains (parallel.h, memory_purpose.h, training_wait.h). A turn sees all that the turns
-// before it have written.
+// The first function begins. It runs in the caller's thread; the second runs in a thread that is kept between
+// runs and that takes over the caller's number of compute threads, memory purpose and training flag
+// (parallel.h, memory_purpose.h, training_wait.h). Each turn sees everything that earlier turns have written.
 #pragma once
 
 #include <condition_variable>
@@ -26,14 +28,17 @@ class Turns {
   enum Body : uint8_t { kFirst, kSecond };
   struct Bodies {
     std::function<void()> first, second;
-    std::function<void(Body)> begins{};  // called by the thread of a body whenever its turn begins
+    std::function<void(Body)> begins{};  // called in the thread of a function whenever its turn begins
   };
-  // Until both have ended. What one of them throws ends the other where it passes, and is thrown: the first such exception.
+  // Returns when both have ended. If one throws, the other is ended at its next pass(), and the first
+  // exception is rethrown.
   void run(const Bodies& bodies);
 
-  // Of the body whose turn it is, in any thread that it waits for. Nothing, where the other has ended and outside of run().
+  // Called by the running function, in any thread for which it waits. Does nothing if the other has ended,
+  // and outside of run().
   void pass();
-  // Likewise, until the other one has ended; the other one passes to nobody meanwhile. Of one of the two.
+  // Like pass(), but waits until the other has ended, which passes to nobody meanwhile. Only one of the two
+  // may call it.
   void let_end();
 
  private:
@@ -44,12 +49,12 @@ class Turns {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  const Bodies* bodies_ = nullptr;  // that run; null: none
+  const Bodies* bodies_ = nullptr;  // those that run; null: none
   Body turn_ = kFirst;
   bool ended_[2] = {true, true};
-  bool away_[2] = {false, false};  // stands still until the other has ended
+  bool away_[2] = {false, false};  // waits until the other has ended
   std::exception_ptr failure_;
-  std::unique_ptr<Worker> worker_;  // of the second body, from the first run on
+  std::unique_ptr<Worker> worker_;  // for the second function, from the first run on
 };
 
 }  // namespace longhaul

@@ -21,7 +21,7 @@ struct Worker::State {
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> tasks;
-  std::exception_ptr error;  // the first one nobody has fetched yet
+  std::exception_ptr error;  // the first one that nobody has fetched yet
   bool running = false;      // a task is being run
   bool ending = false;
   std::thread thread;
@@ -59,10 +59,12 @@ struct Worker::State {
 Worker::Worker(std::string name) : state_(std::make_unique<State>()) {
   LONGHAUL_ASSERT(name.size() <= 15, "{} is longer than 15 characters", name);
   state_->name = std::move(name);
-  // Signals are for the main thread: the new thread inherits a mask that blocks them all but the one that asks for its stack.
+  // Signals are for the main thread: the new thread inherits a mask that blocks all of them except the one
+  // that asks for its stack.
   sigset_t all, before;
   sigfillset(&all);
-  // What a thread brings upon itself is no request to others: its handler says where it happened (base/process/diagnostics.h).
+  // A signal that a thread causes itself is no request: its handler reports where it happened
+  // (base/process/diagnostics.h).
   for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, crash);
   sigdelset(&all, SIGUSR2);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,5 +1,6 @@
-// Worker: a named background thread that runs tasks in order and hands their exceptions over to the next caller.
-// Used for what must not block a step: writing checkpoints, prefetching data. docs/design/threads.md lists every use.
+// Worker: a named background thread that runs tasks in order and passes their exceptions to the next caller.
+// It is used for work that must not block a step: writing checkpoints, prefetching data.
+// docs/design/threads.md lists every use.
 #pragma once
 
 #include <functional>
@@ -10,13 +11,15 @@ namespace longhaul {
 
 class Worker {
  public:
-  explicit Worker(std::string name);  // shown in thread lists, at most 15 characters; its parallel_for is serial
-  ~Worker();                          // finishes what was posted; an exception nobody fetched is logged
+  // Shown in thread lists, at most 15 characters; its parallel_for is serial.
+  explicit Worker(std::string name);
+  ~Worker();  // finishes all posted tasks; an exception that nobody fetched is logged
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  void post(std::function<void()> task);  // or, instead of posting, rethrows the first exception of an earlier task
-  void wait();                            // until idle; rethrows likewise
+  // If an earlier task has thrown, rethrows that exception and posts nothing.
+  void post(std::function<void()> task);
+  void wait();  // until the worker is idle; rethrows too
   bool idle() const;
 
  private:

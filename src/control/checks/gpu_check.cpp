@@ -1,4 +1,4 @@
-// By nvidia-smi's own table. Fields that a GPU or driver does not know stand there as [N/A] and are passed over.
+// Reads nvidia-smi's own table. Fields that a GPU or driver does not know are [N/A] there and are skipped.
 #include <array>
 #include <charconv>
 #include <cmath>

@@ -11,7 +11,8 @@
 namespace longhaul::control {
 namespace {
 
-// A pattern of its own for every word: a word that lands at another address shows, as well as one whose bits stick. The finaliser of SplitMix64.
+// Every word gets a pattern of its own, so that a word written to the wrong address is detected as well as a
+// stuck bit. The function is the finaliser of SplitMix64.
 uint64_t pattern(uint64_t index, uint64_t round) {
   uint64_t x = index * 0x9e3779b97f4a7c15u + round;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -26,7 +27,7 @@ constexpr int64_t kGrain = 1 << 16;
 int64_t wrong_words(std::span<uint64_t> words, const std::function<void(std::span<uint64_t>)>& between) {
   std::atomic<int64_t> wrong{0};
   const auto count = static_cast<int64_t>(words.size());
-  // Each bit of each word once as 0 and once as 1.
+  // Tests each bit of each word as 0 and as 1.
   for (const uint64_t flip : {uint64_t{0}, ~uint64_t{0}}) {
     parallel_for(0, count, kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) words[static_cast<size_t>(i)] = pattern(static_cast<uint64_t>(i), 1) ^ flip;
@@ -47,7 +48,8 @@ CheckFinding memory_check(const CheckContext& context) {
   const double available = static_cast<double>(available_memory_bytes());
   const auto bytes = static_cast<int64_t>(std::min(wanted, available / 4));
   const auto count = static_cast<size_t>(std::max<int64_t>(bytes / 8, 1));
-  const std::unique_ptr<uint64_t[]> memory(new uint64_t[count]);  // not touched before the patterns are
+  // Its pages are not touched before the patterns are written.
+  const std::unique_ptr<uint64_t[]> memory(new uint64_t[count]);
   const std::span<uint64_t> words(memory.get(), count);
   const auto plant = [](std::span<uint64_t> planted) { planted[planted.size() / 3] ^= uint64_t{1} << 17; };
   const Stopwatch watch;

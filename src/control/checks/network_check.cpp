@@ -11,7 +11,7 @@
 namespace longhaul::control {
 namespace {
 
-// A physical interface has a device behind it; bridges, containers' pairs and the loopback have none.
+// A physical interface has a device; bridges, virtual pairs of containers and the loopback have none.
 void look_at_interface(const std::filesystem::path& interface, double most_errors, CheckFinding& finding) {
   const std::string name = interface.filename().string();
   const std::string state = kernel_line(interface / "operstate");
@@ -26,7 +26,7 @@ void look_at_interface(const std::filesystem::path& interface, double most_error
     finding.make(CheckStatus::kSlow, "interfaces that are up",
                  "ip link show " + name + ": a cable, a port of the switch, or one that is meant to be down");
   }
-  // A few of them are what a start of the link leaves.
+  // A few errors remain from the start of the link.
   if (errors > 100 && errors > most_errors * packets) {
     finding.found += fmt::format("{:.0f} errors in {:.0f} packets, ", errors, packets);
     finding.make(CheckStatus::kSlow, fmt::format("errors in less than {:g} of the packets", most_errors),

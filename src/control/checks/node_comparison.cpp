@@ -44,7 +44,7 @@ struct Rated {
 void compare_rates(const std::string& check, const std::string& name, const std::vector<Rated>& all, const Limits& limits,
                    std::vector<NodeFinding>& findings) {
   if (all.size() < 3) return;
-  std::set<std::string> machines;  // nodes that stand for others on one machine slow each other down
+  std::set<std::string> machines;  // several nodes on one machine slow each other down
   for (const Rated& rated : all) {
     if (!rated.node->boot.empty() && !machines.insert(rated.node->boot).second) return;
   }
@@ -69,7 +69,7 @@ void compare_rates(const std::string& check, const std::string& name, const std:
 }  // namespace
 
 std::vector<NodeFinding> compare_nodes(const std::vector<SelfCheckReport>& nodes, const Limits& limits) {
-  // By check, name and, where it matters, model.
+  // Keyed by check, name and, where it matters, model.
   using Key = std::array<std::string, 3>;
   std::map<Key, std::vector<Held>> held;
   std::map<Key, std::vector<Rated>> rated;
@@ -92,7 +92,8 @@ std::vector<NodeFinding> compare_nodes(const std::vector<SelfCheckReport>& nodes
 int64_t meetings(int64_t nodes) { return nodes < 2 ? 0 : nodes == 2 ? 1 : nodes % 2 == 0 ? 2 : 3; }
 
 std::vector<std::pair<int64_t, int64_t>> pairs_of_round(int64_t nodes, int64_t round) {
-  // One stays, the others move on one place a round round a circle; with an odd number, who would meet the one that is not there rests.
+  // One node stays and the others move on by one place per round around a circle; with an odd number, the
+  // partner of the missing node rests.
   const int64_t seats = nodes + nodes % 2;
   std::vector<std::pair<int64_t, int64_t>> pairs;
   if (nodes < 2) return pairs;
@@ -187,10 +188,10 @@ void judge(NodesReport& report, const Limits& limits) {
   const auto add = [&](std::vector<NodeFinding> more) { report.findings.insert(report.findings.end(), more.begin(), more.end()); };
   add(compare_nodes(report.nodes, limits));
   add(judge_pairs(report.pairs, names, limits));
-  // From the middle of all, so that a first node whose clock is wrong is named, and not all others.
+  // Relative to the median of all, so that a first node whose clock is wrong is named, and not all others.
   if (report.clock_offsets_s.empty()) return;
   const double middle = median(report.clock_offsets_s), most = limits["clock_offset_seconds"];
-  const bool two = report.clock_offsets_s.size() == 2;  // nobody knows which of them is right
+  const bool two = report.clock_offsets_s.size() == 2;  // nobody knows which of the two is right
   for (size_t i = 0; i < report.clock_offsets_s.size(); ++i) {
     const double off = (two ? report.clock_offsets_s[1 - i] : middle) - report.clock_offsets_s[i];
     if (std::abs(off) <= most) continue;

@@ -73,7 +73,8 @@ nlohmann::ordered_json CheckFinding::to_json() const {
   nlohmann::ordered_json json = {{"name", name}, {"status", name_of(status)}, {"passed", status != CheckStatus::kFailed}, {"found", found}};
   if (!limit.empty()) json["expected"] = limit;
   if (!advice.empty()) json["advice"] = advice;
-  // What the node daemon hands to the driver (control/wire/messages.h): words for a person, and the bits that the driver compares.
+  // The form in which the node daemon sends results to the driver (control/wire/messages.h): text for people,
+  // and the bits that the driver compares.
   json["text"] = limit.empty() ? found : found + "; expected: " + limit;
   json["signature"] = signature();
   json["seconds"] = seconds;
@@ -136,7 +137,8 @@ SelfCheckReport SelfCheckReport::from_json(const nlohmann::json& json, const std
   return report;
 }
 
-// Floors that a machine misses only when something is wrong with it: what is merely slow shows beside other nodes (node_comparison.h).
+// Lower limits that a machine only misses if something is wrong with it; a machine that is merely slow is
+// found by comparison with other nodes (node_comparison.h).
 const std::vector<Limit>& default_limits() {
   static const std::vector<Limit> limits = {
       {"memory_bytes", 1 << 30, "memory that is written and read again; a quarter of what is available at most"},
@@ -210,7 +212,7 @@ CheckRunner checks_in_children(const std::filesystem::path& program, const SelfC
   return [program, more](const Check& check, double time_limit_s) {
     std::vector<std::string> words = {program.string(), "diagnose", "--one", check.name};
     words.insert(words.end(), more.begin(), more.end());
-    // A check is alone, whoever started this rank.
+    // A check runs alone, whatever engine started this rank.
     const ProcessResult process = run_process(words, {"RANK=", "WORLD_SIZE=", "SLURM_STEP_ID=", "PET_NODE_RANK="}, time_limit_s);
     if (process.timed_out || process.status != 0) return without_answer(check, process, time_limit_s);
     const std::string where = "what the check " + check.name + " printed";

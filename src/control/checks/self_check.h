@@ -1,11 +1,14 @@
-// SelfCheck: what is looked at before a machine takes part in a run, and when a run stands still and nobody knows why (docs/sources/reliability.md §5.4;
-// docs/sources/megascale.md §5.3). Every check has a time limit, limits of what passes, and a result as data. Each runs in a process of its own, so that one that
-// hangs or crashes is a result like any other. `longhaul diagnose` prints a report; the node daemon asks for one:
+// SelfCheck: what is checked on a machine before it takes part in a run, and when a run makes no progress and
+// nobody knows why (docs/sources/reliability.md §5.4; docs/sources/megascale.md §5.3). Every check has a time
+// limit, limits that its values must keep, and a result as data. Each check runs in a process of its own, so
+// that one that hangs or crashes gives a result like any other. `longhaul diagnose` prints a report; the node
+// daemon runs the checks so:
 //
 //   const SelfCheckReport report = run_self_check({.folder = run}, checks_in_children(program, {.folder = run}));
 //   if (!report.passed()) …                                                // report.to_json() goes to the driver
 //
-// This folder knows no tensors: what the checks named "product" and "alignment" do stands in bench/operators/product_check.h and prove/alignment_check.h.
+// This folder knows no tensors: the checks named "product" and "alignment" are implemented in
+// bench/operators/product_check.h and prove/alignment_check.h.
 #pragma once
 
 #include <filesystem>
@@ -18,11 +21,13 @@
 
 namespace longhaul::control {
 
-// kSlow: it works, at less than it should (a machine to be used last). kSkipped: there is nothing of the kind here, `found` says what.
+// kSlow: the part works, but below its expected rate (the machine is to be used last). kSkipped: the machine
+// has nothing of this kind; `found` says what is missing.
 enum class CheckStatus { kPassed, kSlow, kFailed, kSkipped };
 std::string_view name_of(CheckStatus status);  // "passed"
 
-// What has to be the same on all nodes, or on all of one model.
+// Fingerprint: a value that must be equal on all nodes, or, with `of_model`, on all nodes of one machine
+// model.
 struct Fingerprint {
   std::string name, value;
   bool of_model = false;
@@ -33,14 +38,17 @@ struct CheckFinding {
   std::string name;
   CheckStatus status = CheckStatus::kPassed;
   std::string found;   // one line
-  std::string limit;   // what it had to be
-  std::string advice;  // what to do; empty: nothing
+  std::string limit;   // the limit that it was compared with
+  std::string advice;  // what the user should do; empty: nothing
   double seconds = 0;
-  std::map<std::string, double> values;  // names end with their unit; those that end with "_per_second" are compared between nodes
+  // Names end with their unit; those that end with "_per_second" are compared between nodes.
+  std::map<std::string, double> values;
   std::vector<Fingerprint> fingerprints;
 
-  void make(CheckStatus worse, std::string limit, std::string advice);  // the worse of two findings stays
-  std::string signature() const;  // of all fingerprints: what must be equal on nodes of one model; empty: nothing
+  // Keeps the worse one of the status so far and `worse`.
+  void make(CheckStatus worse, std::string limit, std::string advice);
+  // Over all fingerprints, must be equal on nodes of one model; empty: there is nothing to compare.
+  std::string signature() const;
   nlohmann::ordered_json to_json() const;
   static CheckFinding from_json(const nlohmann::json& json, const std::string& where);
 };
@@ -53,13 +61,15 @@ struct SelfCheckReport {
   double wall_time = 0, seconds = 0;
   std::vector<CheckFinding> results;
 
-  bool passed() const;                // nothing failed
-  const CheckFinding* worst() const;  // the first that failed, else the first that is slow; null: all is well
+  bool passed() const;  // nothing failed
+  // The first result that failed, else the first that is slow; null: all is well.
+  const CheckFinding* worst() const;
   nlohmann::ordered_json to_json() const;
-  static SelfCheckReport from_json(const nlohmann::json& json, const std::string& where);  // kCommunication where it is none
+  // kCommunication where `json` is no report
+  static SelfCheckReport from_json(const nlohmann::json& json, const std::string& where);
 };
 
-// Limits by name, `longhaul diagnose --limit NAME=VALUE`.
+// Limit: a named limit, which `longhaul diagnose --limit NAME=VALUE` changes.
 struct Limit {
   std::string_view name;
   double value;
@@ -69,7 +79,9 @@ const std::vector<Limit>& default_limits();
 class Limits {
  public:
   double operator[](std::string_view name) const;
-  void set(const std::string& name_and_value);  // "disk_free_bytes=1e9"; kUsage with the names there are
+  // "disk_free_bytes=1e9"; kUsage, with the known names, for any other name
+  void set(const std::string& name_and_value);
+
  private:
   std::map<std::string, double, std::less<>> changed_;
 };
@@ -77,23 +89,25 @@ class Limits {
 struct Check {
   std::string name, purpose;
   double time_limit_s = 0;
-  bool deep = false;  // part of the stop-time suite alone
+  bool deep = false;  // only in the stop-time suite
 };
 const std::vector<Check>& all_checks();
 
-inline constexpr double kPreFlight_s = 60, kStopTime_s = 600;  // for all checks together: those for which no time is left fail
+// Time for all checks together; checks for which no time is left fail.
+inline constexpr double kPreFlight_s = 60, kStopTime_s = 600;
 
 struct SelfCheckOptions {
-  std::filesystem::path folder = ".";  // whose disk is measured
-  bool deep = false;                   // the stop-time suite: more memory, and the checks that are deep
-  std::vector<std::string> only{};     // by name, in the order of all_checks(); empty: the suite
-  std::vector<std::string> limits{};   // "NAME=VALUE"
-  std::string plant{};                 // a check that is to find a fault that is not there, for tests
+  std::filesystem::path folder = ".";  // its disk is measured
+  bool deep = false;                   // the stop-time suite: it tests more memory, and includes the checks marked deep
+  // Names of the checks to run, in the order of all_checks(); empty: the whole suite
+  std::vector<std::string> only{};
+  std::vector<std::string> limits{};  // "NAME=VALUE"
+  std::string plant{};                // name of a check that is to report a fault that is not there, for tests
   std::function<void(const Check&)> begins{};
 };
 
 using CheckRunner = std::function<CheckFinding(const Check& check, double time_limit_s)>;
-// Starts `PROGRAM diagnose --one NAME`, which prints the result, and ends it when its time is over.
+// Starts `PROGRAM diagnose --one NAME`, which prints the result, and kills it when its time limit is over.
 CheckRunner checks_in_children(const std::filesystem::path& program, const SelfCheckOptions& options);
 SelfCheckReport run_self_check(const SelfCheckOptions& options, const CheckRunner& runner);
 

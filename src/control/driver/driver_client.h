@@ -1,4 +1,5 @@
-// What the command line asks of the driver of a run: its state, to let a node go. By the address and the secret in RUN/control.
+// The requests of the command line to the driver of a run: its state, or to evict a node. They use the
+// address and the secret in RUN/control.
 #pragma once
 
 #include <filesystem>
@@ -8,16 +9,18 @@
 
 namespace longhaul::control {
 
-// Error 69 where no driver answers within timeout_s; 64 where the folder is no run of `launch`, or the driver says no.
+// Error 69 where no driver answers within timeout_s; error 64 where the folder is no run of `launch`, or the
+// driver refuses.
 std::string ask_driver(const std::filesystem::path& run_folder, const ClientMessage& question, double timeout_s = 5);
 
 struct RunStatus {
   std::string text;         // status.json
-  bool from_driver = true;  // else as its file has it: no driver runs
+  bool from_driver = true;  // false: no driver runs, and the text is that of the file
 };
 RunStatus status_of_run(const std::filesystem::path& run_folder);
 
-// For people: a line of the run, one of each node and rank, the last incidents. `status`: status.json.
+// Formats `status` (the text of status.json) for people: a line for the run, one for each node and each rank,
+// and the last incidents.
 std::string status_for_people(const std::string& status);
 
 }  // namespace longhaul::control

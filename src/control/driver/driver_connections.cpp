@@ -1,4 +1,4 @@
-// DriverService: who is connected, and the daemons of this machine.
+// DriverService: its connections, and the daemons of this machine.
 #include <algorithm>
 
 #include "base/clock.h"
@@ -11,9 +11,9 @@ namespace longhaul::control {
 namespace {
 
 constexpr size_t kMostConnections = 4096;
-constexpr size_t kMostStrangers = 64;  // whose greeting is not over
-constexpr double kFullPause_s = 1;     // without connections, when no file can be opened
-constexpr double kDeath_s = 0.1;       // after a connection has gone, until its daemon's lock is looked at
+constexpr size_t kMostStrangers = 64;  // connections whose handshake is not finished
+constexpr double kFullPause_s = 1;     // during which no connections are accepted, when no file can be opened
+constexpr double kDeath_s = 0.1;       // after a connection is lost, until its daemon's lock is checked
 
 }  // namespace
 
@@ -38,7 +38,8 @@ void DriverService::accept() {
   loop_.after(kFullPause_s, [this] { loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); }); });
 }
 
-// Who connects and says nothing must not keep out who has the secret: of the address with the most strangers the one that has waited longest goes.
+// Connections that send nothing must not keep out holders of the secret: of the address with the most
+// unproven connections, the one that has waited longest is closed.
 void DriverService::make_room_for_a_stranger() {
   std::map<std::string, std::vector<uint64_t>> strangers;
   size_t all = 0;
@@ -52,8 +53,9 @@ void DriverService::make_room_for_a_stranger() {
   close_connection(most->second.front());
 }
 
-// To a driver that has begun nothing yet nodes may be ahead of its journal, which was lost or could not be written: it takes up theirs. Once it has, a node of
-// a later generation is another driver's.
+// A driver that has begun nothing yet may find nodes ahead of its journal, which was lost or could not be
+// written; it takes over their generation. After it has begun, a node of a later generation belongs to
+// another driver.
 uint64_t DriverService::shown_generation() const {
   constexpr uint64_t kTakesUpAny = uint64_t{1} << 62;
   return settled_ ? static_cast<uint64_t>(core_->generation()) : kTakesUpAny;
@@ -87,7 +89,8 @@ void DriverService::on_node_message(uint64_t number, NodeMessage message) {
   feed(FromNode{connection.node, std::move(message)});
 }
 
-// The core says first whether the node is taken: one that is refused must not take the place of one of its name that is there.
+// The core decides first whether the node is accepted: a refused node must not replace a connected one of the
+// same name.
 void DriverService::on_hello(uint64_t number, const NodeHello& hello) {
   Connection& connection = connections_.at(number);
   const std::string name = connection.channel->peer().name;
@@ -100,7 +103,7 @@ void DriverService::on_hello(uint64_t number, const NodeHello& hello) {
   if (std::ranges::none_of(commands, [](const Command& command) { return std::holds_alternative<Refuse>(command); })) {
     for (const auto& [other, before] : connections_) {
       if (other == number || before.node != name) continue;
-      close_connection(other);  // one that has not noticed yet that it is dead
+      close_connection(other);  // the old connection has not noticed yet that it is dead
       break;
     }
     connection.node = name;
@@ -143,7 +146,7 @@ void DriverService::on_closed(uint64_t number, const Channel::Closing& closing) 
   const std::string node = found->second.node;
   if (closing.refused) {
     log_warning("driver: {} was refused: {}", found->second.channel->peer_address(), printable(closing.reason));
-    // Somebody with the secret knows of a newer generation: this driver is of the past.
+    // A holder of the secret knows a newer generation: this driver is outdated.
     if (closing.refused->proven && closing.refused->code == ExitCode::kFenced && !result_) {
       result_ = DriverResult{.code = ExitCode::kFenced, .text = closing.reason};
       leave();
@@ -155,13 +158,13 @@ void DriverService::on_closed(uint64_t number, const Channel::Closing& closing) 
   if (is_local(node)) loop_.after(kDeath_s, [this, node] { look_for_dead(node); });
 }
 
-// Of a daemon that an earlier driver started; the ends of our own children are told.
+// For a daemon that an earlier driver started; the ends of this process's own children are reported.
 void DriverService::look_for_dead(const std::string& node) {
   if (result_ || local_[node] != 0 || connection_of(node) || node_lives(options_.plan.run, node)) return;
   feed(NodeDied{.node = node, .reachable = true, .text = "its daemon has ended"});
 }
 
-// With each generation: who has learnt a key of an earlier one can neither read on nor speak.
+// Done with each generation: the holder of an earlier generation's key can neither read nor send any more.
 void DriverService::renew_keys() {
   for (auto& [number, connection] : connections_) {
     if (connection.node.empty() || !connection.channel->is_open()) continue;

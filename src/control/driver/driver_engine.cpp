@@ -1,4 +1,5 @@
-// DriverService: the engine that the run's machines come from, and what hosts have done over weeks. Where nodes are daemons of this machine there is neither.
+// DriverService: the engine that provides the run's machines, and the history of hosts over weeks. If the
+// nodes are daemons of this machine there is neither.
 #include <algorithm>
 
 #include "base/clock.h"
@@ -11,9 +12,9 @@ namespace longhaul::control {
 namespace {
 
 constexpr double kAnswers_s = 0.2;
-constexpr double kAskAgain_s = 10;  // an engine that had no machine
+constexpr double kAskAgain_s = 10;  // until an engine without a free machine is asked again
 
-// What an incident says of a host; nothing: it is the program's, or a person's doing.
+// What an incident says about a host; nothing: the cause is the program, or a person.
 std::optional<HostEvent> event_of(const std::string& fault, bool one_node) {
   const std::optional<FaultClass> kind = fault_class_named(fault);
   if (!kind) return std::nullopt;
@@ -36,7 +37,7 @@ std::optional<HostEvent> event_of(const std::string& fault, bool one_node) {
 
 }  // namespace
 
-// Hosts that failed again and again are used last.
+// Hosts that failed repeatedly are used last.
 std::vector<std::string> lemons_of(const std::filesystem::path& history, double now_s) {
   if (history.empty()) return {};
   const std::vector<HostRecord> records = read_records(history);
@@ -58,7 +59,7 @@ void DriverService::begin_engine() {
 }
 
 void DriverService::do_it(const RequestNode& command) {
-  if (!desk_) return;  // nobody to ask: nodes of this machine, or started by hand
+  if (!desk_) return;  // there is no engine: nodes are on this machine, or were started by hand
   std::vector<std::string> exclude = command.exclude;
   for (const auto& [name, node] : core_->ledger().nodes) {
     if (node.state == "lost") continue;
@@ -70,7 +71,7 @@ void DriverService::do_it(const RequestNode& command) {
   desk_->request_node(std::move(exclude));
 }
 
-// By its name in the run: that of its daemon's place, which the engine knows (NodeOptions::name).
+// By its name in the run: the name of its daemon's place, which the engine knows (NodeOptions::name).
 void DriverService::do_it(const ReleaseNode& command) {
   note_host(command.host, HostEvent::kExcluded);
   brought_.erase(command.node);
@@ -93,7 +94,7 @@ void DriverService::start_on(const std::string& host) {
   const std::vector<std::string> words =
       desk_->words_to_start_on(host, {options_.program, "node", "--driver", (control / "address").string(), "--secret",
                                       (control / "secret").string(), "--name", host, "--slots", std::to_string(options_.slots)});
-  if (words.empty()) return;  // it comes by itself
+  if (words.empty()) return;  // the daemon starts by itself
   make_folders(options_.run_folder / "logs");
   brought_.insert(host);
   children_.start({.argv = words, .log = options_.run_folder / "logs" / fmt::format("node-{}.log", host), .own_session = true},
@@ -103,7 +104,8 @@ void DriverService::start_on(const std::string& host) {
                   });
 }
 
-// The engine ends a job that it wants back with SIGTERM: it is to come again. Whoever types Ctrl-C does not want that.
+// The engine ends a job that it wants back with SIGTERM, so the job is to be queued again. A person who types
+// Ctrl-C does not want that.
 bool DriverService::requeues() {
   if (!desk_ || last_signal_ != SIGTERM || result_->code != ExitCode::kPreemptedSaved) return false;
   desk_->requeue();

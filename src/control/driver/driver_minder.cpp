@@ -1,5 +1,5 @@
-// DriverService: machines that stand apart from their like in their own samples (minder_watch.h): told of as a straggler is, and replaced as one where
-// that was asked for.
+// DriverService: machines that differ from their peers in their own samples (minder_watch.h). They are
+// reported like stragglers, and replaced like them if that was requested.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

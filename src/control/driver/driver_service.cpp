@@ -26,9 +26,9 @@ constexpr const char* kProbing = "looking for samples that kill";
 constexpr double kStatus_s = 1;
 constexpr double kCheckpoints_s = 0.5;
 constexpr double kSlow_s = 5;      // a third of the silence after which a daemon looks for another driver
-constexpr double kAtOnce = 10;     // times a restart: what waiting for a checkpoint may cost
-constexpr double kLongWait_s = 5;  // longer than calls of training wait, shorter than any work is given
-constexpr double kLeave_s = 10;    // for daemons of this machine to end when they were released
+constexpr double kAtOnce = 10;     // what waiting for a checkpoint may cost, in restarts
+constexpr double kLongWait_s = 5;  // longer than calls of training wait, shorter than the limit of any work
+constexpr double kLeave_s = 10;    // for daemons of this machine to end after their release
 
 }  // namespace
 
@@ -40,7 +40,7 @@ int64_t stages_of(const RunPlan& plan) {
 
 namespace {
 
-// Of a run whose journal was lost the last driver's status may still tell; 0: nothing does.
+// If the journal of a run was lost, the last driver's status may still give the generation; 0: nothing does.
 int64_t generations_told_by(const fs::path& status) {
   if (!fs::exists(status)) return 0;
   try {
@@ -52,12 +52,12 @@ int64_t generations_told_by(const fs::path& status) {
     }
     return newest;
   } catch (const Error& error) {
-    log_warning("driver: {}", error.what());  // nodes may tell as well
+    log_warning("driver: {}", error.what());  // nodes may report it too
     return 0;
   }
 }
 
-// What the driver passes over for good.
+// The samples that the driver skips for good.
 std::vector<data::SampleRange> skipped_for_good(const fs::path& run_folder) {
   std::vector<data::SkipEntry> skips = data::read_skips(data::skip_file(run_folder));
   std::erase_if(skips, [](const data::SkipEntry& one) { return one.by != "driver" || one.reason == kProbing; });
@@ -84,7 +84,7 @@ DriverService::DriverService(DriverOptions options)
   journal_ = std::make_unique<JournalFile>(control / "journal.jsonl");
   std::vector<JournalEntry> entries = journal_->take_entries();
   started_wall_s_ = wall_time_s();
-  // A clock that was set back while no driver ran does not make the journal go back.
+  // A clock that was set back while no driver ran must not make the journal go back.
   const double begin_s = entries.empty() ? started_wall_s_ : std::max(started_wall_s_, entries.back().at_s);
   wall_offset_s_ = begin_s - static_cast<double>(monotonic_ns()) * 1e-9;
   options_.plan.begun = generations_told_by(control / "status.json");
@@ -111,7 +111,8 @@ DriverResult DriverService::run() {
   }
   loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); });
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) loop_.on_signal(signal, [this, signal] { on_stop_signal(signal); });
-  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});  // an error where it is written is enough
+  // The error of the failing write is enough.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});
   loop_.on_signal(SIGUSR1, [this] {
     for (const auto& [node, pid] : pids_) Children::signal(static_cast<pid_t>(pid), SIGUSR1);
   });
@@ -138,10 +139,10 @@ DriverResult DriverService::run() {
   try {
     loop_.run();
   } catch (...) {
-    children_.forget_all();  // ranks go on without a driver, until the same command is typed again
+    children_.forget_all();  // ranks go on without a driver, until the same command is started again
     throw;
   }
-  journal_->flush();  // what waited for room, a last time
+  journal_->flush();  // writes what waited for space, for the last time
   files_.again();
   write_status();
   LONGHAUL_ASSERT(result_.has_value(), "the driver ended without a result");
@@ -175,7 +176,8 @@ void DriverService::arm() {
   });
 }
 
-// What follows from entries is done when they are on disk, and all of it is done, whatever fails in between: the core counts it as done.
+// The consequences of entries are carried out after the entries are on disk, and all of them are carried out,
+// even if one fails: the core counts them as done.
 void DriverService::apply(const Commands& commands) {
   for (const Command& command : commands) {
     if (const auto* entry = std::get_if<WriteJournal>(&command)) do_it(*entry);
@@ -219,7 +221,7 @@ void DriverService::do_it(const ToNode& command) {
     const auto local = local_.find(command.node);
     welcome->command.terminal = local != local_.end() && local->second != 0;
   }
-  // Ranks read which samples to pass over when they start.
+  // Ranks read at their start which samples to skip.
   if (std::holds_alternative<StartRanks>(message) && files_.waits(kSkipFile)) return held_.push_back(command);
   if (const auto* stop = std::get_if<StopRanks>(&message)) forget_held_starts(command.node, stop->generation);
   send(command.node, message);
@@ -290,7 +292,7 @@ void DriverService::do_it(const StartNode& command) {
   if (is_local(command.node)) start_local(command.node);
 }
 
-// What the nodes have told of their ranks, looked at as if all were of one machine.
+// What the nodes have reported of their ranks, analysed as if all were on one machine.
 void DriverService::do_it(const AnalyseHang& command) {
   HangFound found{.generation = command.generation};
   std::vector<detect::HangRank> ranks;
@@ -324,7 +326,7 @@ void DriverService::do_it(const Say& command) { log_info("driver: {}", command.t
 void DriverService::do_it(const Finish& command) {
   result_ = DriverResult{.code = command.code, .text = command.text, .rank = command.rank, .stopped = stops_ > 0};
   note_end();
-  if (!requeues()) {  // else the engine's answer ends this process, or the engine does
+  if (!requeues()) {  // otherwise the engine's answer ends this process, or the engine does
     loop_.every(0.02, [this] {
       if (children_.running() == 0) leave();
     });
@@ -350,7 +352,8 @@ nlohmann::ordered_json DriverService::status_json() const {
   return status;
 }
 
-// In one frame: of a run of a thousand ranks with a long story the oldest incidents are left out.
+// The answer is one frame: for a run of a thousand ranks with a long history the oldest incidents are left
+// out.
 std::string DriverService::status_answer() const {
   constexpr size_t kMost = kFrameLimit - 1024;
   nlohmann::ordered_json status = status_json();
@@ -388,7 +391,7 @@ void DriverService::look_for_checkpoints() {
   if (newest > committed_) feed(Committed{committed_ = newest});
 }
 
-// A daemon that this process has started has its terminal.
+// A daemon that this process has started uses its terminal.
 bool DriverService::rank_0_speaks_here() const {
   const auto& placement = core_->ledger().placement;
   const auto first =
@@ -399,7 +402,8 @@ bool DriverService::rank_0_speaks_here() const {
 }
 
 void DriverService::look_for_slow() {
-  // A restart costs what this generation's start did; one that does not wait for a checkpoint costs steps besides.
+  // A restart costs as much as this generation's start did; one that does not wait for a checkpoint costs
+  // steps in addition.
   const Ledger& ledger = core_->ledger();
   const double restart_s = std::max(1.0, ledger.resumed_s - ledger.generation_since_s);
   for (const SlowRank& slow : slow_.look()) {

@@ -1,11 +1,13 @@
-// DriverService: the driver of a run as a process. DriverCore decides; this is its hands: connections of nodes and of people, the journal and
-// the other files in RUN/control, daemons of this machine, signals, the clock. Typed again for the same run it comes back to daemons whose
-// ranks went on: they find it through RUN/control/address.
+// DriverService: the driver of a run as a process. DriverCore decides; DriverService carries out: it has the
+// connections of nodes and of people, the journal and the other files in RUN/control, the daemons of this
+// machine, the signals and the clock. When it is started again for the same run, it takes up the daemons
+// whose ranks went on: they find it through RUN/control/address.
 //
 //   DriverService service({.plan = …, .policy = …, .command = …, .run_folder = "runs/a", .local_nodes = 1, .slots = 4});
 //   const DriverResult result = service.run();
 //
-// One driver a run: RUN/control/driver.lock. Source: docs/sources/reliability.md §5.1, §9.2; docs/design/control.md.
+// A run has one driver at a time (RUN/control/driver.lock). Source: docs/sources/reliability.md §5.1, §9.2;
+// docs/design/control.md.
 #pragma once
 
 #include <filesystem>
@@ -40,31 +42,39 @@ struct DriverOptions {
   Policy policy;
   RunCommand command;
   std::filesystem::path run_folder;
-  int64_t local_nodes = 1;  // daemons that the driver starts on this machine, spares included; 0: nodes come by themselves
-  int64_t slots = 1;        // ranks of each
-  std::string listen;       // HOST:PORT; empty: any port of 127.0.0.1
-  std::string program;      // this one's file
-  std::function<std::unique_ptr<Engine>()> make_engine;  // whom machines are asked of; empty: nobody
-  std::filesystem::path host_history;                    // a file (control/host_history.h); empty: hosts are not told apart
-  int64_t log_every = 1;                                 // steps, of which one is shown where rank 0 speaks elsewhere
-  bool replace_slow = false;  // nodes of ranks that are slower than their peers, at the next checkpoint; false: they are only told of
-  std::optional<MinderOptions> minder;  // samples of nodes are compared so; nothing: they are not
+  // Daemons that the driver starts on this machine, spares included; 0: nodes connect by themselves.
+  int64_t local_nodes = 1;
+  int64_t slots = 1;    // ranks of each node
+  std::string listen;   // HOST:PORT; empty: any port of 127.0.0.1
+  std::string program;  // the path of this program
+  // Makes the engine that is asked for machines; empty: there is none.
+  std::function<std::unique_ptr<Engine>()> make_engine;
+  // The file of control/host_history.h; empty: all hosts are treated alike.
+  std::filesystem::path host_history;
+  int64_t log_every = 1;  // shows one step of so many, where rank 0 does not print on this terminal
+  // Replace the nodes of ranks that are slower than their peers, at the next checkpoint; false: only report
+  // them.
+  bool replace_slow = false;
+  // Minder compares the samples of the nodes with these options; nothing: they are not compared
+  std::optional<MinderOptions> minder;
 };
 
 struct DriverResult {
   ExitCode code = ExitCode::kDone;
   std::string text;
-  int64_t rank = -1;     // whose fault it was
-  bool stopped = false;  // on request
-  bool showed = false;   // the last steps were shown here from the run's events: rank 0 speaks elsewhere
+  int64_t rank = -1;     // the rank that caused the end
+  bool stopped = false;  // on request of a person
+  // the last steps were printed here from the run's events, because rank 0 prints elsewhere
+  bool showed = false;
 };
 
-// Of a file of hosts' histories, those that are used last, the worst at the end.
+// The hosts of a history file that are to be used last, the worst at the end.
 std::vector<std::string> lemons_of(const std::filesystem::path& history, double now_s);
 
-// The name of a run in its processes' handshakes and in /dev/shm: that of its folder and a number of its own.
+// The name of a run in its processes' handshakes and in /dev/shm: the folder's name and a number of the run's
+// own.
 std::string job_name(const std::filesystem::path& run_folder, const std::string& secret);
-int64_t stages_of(const RunPlan& plan);  // of its pipeline
+int64_t stages_of(const RunPlan& plan);  // number of pipeline stages
 inline std::filesystem::path control_folder(const std::filesystem::path& run) { return run / "control"; }
 
 class DriverService {
@@ -76,7 +86,7 @@ class DriverService {
  private:
   struct Connection {
     std::shared_ptr<Channel> channel;
-    std::string node;     // once it has said so, and was taken
+    std::string node;     // set once it has said its name and was accepted
     std::string address;  // without the port
     bool client = false;
   };
@@ -90,7 +100,7 @@ class DriverService {
   void on_closed(uint64_t number, const Channel::Closing& closing);
   Connection* connection_of(const std::string& node);
   void send(const std::string& node, const DriverMessage& message);
-  void close_connection(uint64_t number);  // and the core is not told
+  void close_connection(uint64_t number);  // without telling the core
   void drop(uint64_t number);
   uint64_t shown_generation() const;
   void renew_keys();
@@ -118,7 +128,8 @@ class DriverService {
   void after_feeding(int64_t generation_before);
   void apply(const Commands& commands);
   void carry_out(const Command& command);
-  void every(double seconds, const std::string& what, std::function<void()> handler);  // what fails is said, and tried again
+  // An error in `handler` is logged, and the handler runs again the next time.
+  void every(double seconds, const std::string& what, std::function<void()> handler);
   void do_it(const ToNode& command);
   void do_it(const Refuse& command);
   void do_it(const CloseConnection& command);
@@ -160,14 +171,16 @@ class DriverService {
   Keys keys_;
   Socket listening_;
   std::map<uint64_t, Connection> connections_;
-  std::shared_ptr<Channel> asking_;                          // the person whose request is being decided
-  uint64_t last_connection_ = 0, greeting_ = 0;              // greeting: the connection whose hello is being decided
-  bool settled_ = false;                                     // this process has begun a generation, or found the ranks of its journal's
-  WaitingFiles files_;                                       // that the core has ordered
-  std::vector<ToNode> held_;                                 // StartRanks, until skip.json is written
-  std::map<std::string, std::string> problems_;              // of what is tried again and again, as they were said
-  std::map<std::string, pid_t> local_;                       // daemons of this machine, by name; 0: not started by this process
-  std::map<std::string, int64_t> pids_;                      // of nodes on this machine, as they say
+  std::shared_ptr<Channel> asking_;              // the person whose request is being decided
+  uint64_t last_connection_ = 0, greeting_ = 0;  // greeting: the connection whose hello is being decided
+  // this process has begun a generation, or found the ranks of the generation in its journal
+  bool settled_ = false;
+  WaitingFiles files_;                           // files that the core has ordered to be written
+  std::vector<ToNode> held_;                     // StartRanks messages that wait until skip.json is written
+  std::map<std::string, std::string> problems_;  // the last message printed for each action that is retried
+  // process ids of the daemons of this machine, by name; 0: not started by this process
+  std::map<std::string, pid_t> local_;
+  std::map<std::string, int64_t> pids_;                      // process ids of nodes on this machine, as they report them
   std::map<int64_t, std::map<int64_t, Evidence>> evidence_;  // by generation and rank
   double wall_offset_s_ = 0, started_wall_s_ = 0;
   uint64_t tick_timer_ = 0;

@@ -43,7 +43,8 @@ Driving::Driving(RunPlan plan, Policy policy, const std::vector<JournalEntry>& j
   LONGHAUL_ASSERT(!plan_.widths.empty() && !plan_.batches.empty(), "a plan without widths or batches");
 }
 
-// The first that a driver hears. One that comes back to a run takes up where its journal ends: ranks may have gone on without it.
+// Runs at the first input of a driver. A restarted driver continues from the end of its journal; the ranks
+// may have gone on without it.
 void Driving::take_up() {
   begun_ = true;
   if (ledger_.began_s == 0) time_ = EffectiveTime(now_s_, 0);
@@ -89,8 +90,8 @@ Commands Driving::on(const Input& input, double now_s) {
   return std::move(commands_);
 }
 
-// The driver's process stood: a disk that did not answer, a machine without memory, SIGSTOP. What others said meanwhile waits to be read, so patience begins
-// where it stopped.
+// The driver's process was held up: a disk that did not answer, a machine without memory, SIGSTOP. Messages
+// of that time are still to be read, so the time-outs continue from where it stopped.
 void Driving::held_up(double for_s) {
   for (auto& [name, node] : nodes_) node.heard_s += for_s;
   for (double* since_s : {&state_since_s_, &gathering_until_s_, &last_call_s_}) *since_s += for_s;
@@ -191,7 +192,8 @@ void Driving::take(const NodeDied& died) {
   }
   lose(died.node, died.text);
   const auto known = ledger_.nodes.find(died.node);
-  const bool evicted = known != ledger_.nodes.end() && known->second.state == "evicted";  // it was told to end
+  // It was told to end.
+  const bool evicted = known != ledger_.nodes.end() && known->second.state == "evicted";
   if (died.reachable && policy_.restart_nodes && !evicted) commands_.push_back(StartNode{died.node});
 }
 
@@ -270,7 +272,7 @@ void Driving::take(const JournalProblem& problem) {
   say(problem.text.empty() ? "the journal can be written again" : "the journal cannot be written, training goes on: " + problem.text);
 }
 
-// Everybody is told that it is over.
+// All nodes are told that the run is over.
 void Driving::finish(State state, ExitCode code, const std::string& text, int64_t rank) {
   if (state_ == State::kDone || state_ == State::kFailed) return;
   note_committed();

@@ -1,12 +1,12 @@
-// Driving: the inside of DriverCore. One object that is told one thing at a time, changes its Ledger through journal entries alone, and collects
-// commands. Its parts stand in files of their own:
+// Driving: the implementation of DriverCore. The object takes one input at a time, changes its Ledger only
+// through journal entries, and collects commands. Its parts are in files of their own:
 //
-//   driving.cpp          what comes in, to whom it goes; records and states
-//   driving_nodes.cpp    daemons that come, speak, fall silent; their ranks' beats and ends
+//   driving.cpp          dispatches inputs; writes journal entries, changes states
+//   driving_nodes.cpp    daemons that connect, speak or fall silent; heartbeats and ends of their ranks
 //   driving_watch.cpp    ranks that train: time-outs, progress, plans for the next checkpoint; the end
-//   driving_faults.cpp   SUSPECT: evidence, the verdict, whether a restart may be paid for
+//   driving_faults.cpp   SUSPECT: evidence, the verdict, whether the restart budget allows a restart
 //   driving_search.cpp   the search for samples that kill
-//   driving_repair.cpp   DIAGNOSE, REPAIR, RENDEZVOUS, CHECK: until the next generation is started
+//   driving_repair.cpp   DIAGNOSE, REPAIR, RENDEZVOUS, CHECK: all until the next generation is started
 //   driving_status.cpp   status.json
 #pragma once
 
@@ -41,11 +41,12 @@ class Driving {
     NodeHello hello;
     bool connected = false;
     double heard_s = 0, came_s = 0;
-    bool checked = false;   // passed the checks before its first ranks
-    bool returned = false;  // it was evicted, and has been started anew: not without checks
+    bool checked = false;   // passed the checks before its first ranks were started
+    bool returned = false;  // it was evicted and has been rebooted: it must pass the checks again
     int64_t check = 0;      // id of the checks that run; 0: none
     std::optional<CheckResults> results;
-    std::set<std::pair<int64_t, int64_t>> running;  // generation and rank of every process that it still has
+    // Generation and rank of every process that the node still has.
+    std::set<std::pair<int64_t, int64_t>> running;
     bool evidence_due = false;
   };
   struct Rank {
@@ -53,12 +54,14 @@ class Driving {
     std::string node;
     State state = State::kStarting;
     std::optional<RankBeat> beat;
-    double beat_s = 0;  // when it came
+    double beat_s = 0;  // when the beat came
     int64_t resumed_step = -1;
     std::tuple<int64_t, int64_t, std::string, int64_t> progress;
-    double standing_s = 0;  // the longest age of the progress now, and the phase it was in
+    // The longest age that the current progress has had, and the phase in which it had it.
+    double standing_s = 0;
     std::string standing_in;
-    std::map<std::string, double> background;  // age of each work of its other threads, when the beat came
+    // Age of each work of its background threads, when the beat came.
+    std::map<std::string, double> background;
     std::optional<RankExited> exited;
     bool training() const { return beat && beat->step >= 0 && beat->phase != "start" && beat->phase != "load"; }
   };
@@ -95,7 +98,7 @@ class Driving {
   void hear(const std::string& name, const HealthReport& report);
   void hear(const std::string& name, const CheckResults& results);
   void hear(const std::string& name, const Evidence& evidence);
-  void hear(const std::string&, const KeysRenewed&) {}  // the shell's business
+  void hear(const std::string&, const KeysRenewed&) {}  // DriverService handles it
   std::string refusal(const std::string& name, const NodeHello& hello) const;
   void say_what_was_found(const NodeHello& hello);
   void learn_of_ranks(const std::string& name, const std::vector<RankBeat>& running, const std::vector<RankExited>& ended);
@@ -109,9 +112,9 @@ class Driving {
   void write_blocked();
   bool placed(const std::string& name) const;  // has ranks of this generation
   bool usable(const std::string& name) const;
-  std::vector<std::string> usable_nodes(bool spares) const;  // in the order in which they are taken
+  std::vector<std::string> usable_nodes(bool spares) const;  // in the order in which they are used
   int64_t slots_of(const std::vector<std::string>& names) const;
-  const Width* widest(int64_t slots) const;  // null: none fits
+  const Width* widest(int64_t slots) const;  // null: no width fits
 
   // driving_watch.cpp
   bool ranks_run() const { return state_ == State::kLoad || state_ == State::kTrain; }
@@ -133,15 +136,15 @@ class Driving {
   // driving_faults.cpp
   void fault(Fault fault);
   void health(const std::string& node, const HealthReport& report);
-  // overdue_s: since its deadline; work: of a background thread that hangs.
+  // overdue_s: seconds since the deadline of what hangs; work: the work of a background thread that hangs.
   void suspect_hang(const std::string& text, double overdue_s, const std::string& work = "");
-  void suspect();  // the state
+  void suspect();  // the state SUSPECT
   std::vector<int64_t> outliers() const;
   std::vector<int64_t> stuck_ranks() const;
   void hang_known(const std::vector<int64_t>& suspects, bool program, const std::string& text);
   void judge();
   bool pay(const Fault& root, const Verdict& verdict);  // false: the run has ended
-  bool over_already(const Fault& root);                 // true: likewise, well
+  bool over_already(const Fault& root);                 // true: the run has ended, with success
   int64_t open(const Fault& fault, const Verdict& verdict, bool restarts);
   void act(const Fault& fault, Verdict& verdict);
   bool replaceable(const std::string& name) const;
@@ -168,34 +171,35 @@ class Driving {
   Policy policy_;
   Ledger ledger_;
   Commands commands_;
-  double now_s_ = 0, told_s_ = 0;  // told: when it was last told anything
-  double held_up_s_ = 0;           // since this generation began
+  double now_s_ = 0, told_s_ = 0;  // told_s_: when the last input came
+  double held_up_s_ = 0;           // seconds since this generation began
 
   State state_ = State::kInit;
   double state_since_s_ = 0;
-  bool taken_up_ = false;              // ranks that went on without a driver are looked for
-  bool begun_ = false, fresh_ = true;  // fresh: no generation of this run is to be gone on with
+  bool taken_up_ = false;              // the ranks that went on without a driver have been looked for
+  bool begun_ = false, fresh_ = true;  // fresh_: no generation of this run is to be continued
   std::map<std::string, Node> nodes_;
-  std::map<int64_t, Rank> ranks_;  // of the ledger's generation
-  int64_t newest_seen_ = 0;        // generation that any node has spoken of
+  std::map<int64_t, Rank> ranks_;  // ranks of the ledger's generation
+  int64_t newest_seen_ = 0;        // newest generation that any node has reported
   const Width* width_ = nullptr;
   Stopping stopping_ = Stopping::kNo;
-  bool planned_ = false;  // the stop is no fault's
+  bool planned_ = false;  // the stop is planned, not caused by a fault
   StopRanks last_stop_;
   bool draining_ = false, drain_failed_ = false;
   std::string drain_reason_;
 
-  std::vector<Fault> faults_;  // of this suspicion, as they came
+  std::vector<Fault> faults_;  // faults of the current suspicion, in the order in which they came
   bool gathering_ = false, analysing_ = false, stop_at_last_call_ = false;
   double gathering_until_s_ = 0, last_call_s_ = 0;
-  std::string stuck_work_;                                  // of the other threads, that hangs; empty: the ranks themselves do
-  double overdue_s_ = 0;                                    // of the hang that is looked at
-  std::set<std::string> evicting_, restarting_, checking_;  // nodes, once the ranks are gone
-  std::vector<int64_t> open_incidents_;                     // closed when training goes on
+  std::string stuck_work_;  // work of a background thread that hangs; empty: the ranks themselves hang
+  double overdue_s_ = 0;    // of the hang that is being analysed
+  // Names of nodes, to be handled once their ranks have ended.
+  std::set<std::string> evicting_, restarting_, checking_;
+  std::vector<int64_t> open_incidents_;  // closed when training goes on
   double fault_s_ = 0, not_before_s_ = 0;
   int64_t last_step_ = -1, checks_ = 0;
-  int64_t committed_ = -1;      // newest checkpoint that was told of
-  bool at_checkpoint_ = false;  // one has come since plans were looked at
+  int64_t committed_ = -1;      // newest checkpoint that was reported
+  bool at_checkpoint_ = false;  // a checkpoint has come since the plans were checked
   bool expecting_nodes_ = false, wrote_skip_ = false;
   double wide_since_s_ = 0;
   bool generation_open_ = false, first_step_done_ = false;

@@ -9,12 +9,14 @@
 namespace longhaul::control {
 namespace {
 
-// Ranks that all die of the same give their own reason in the next moments: they are not ended at once.
+// Ranks that all die of the same cause report their own reasons shortly after each other, so they are not
+// ended at once.
 bool explains_itself(const Fault& fault) {
   return fault.source == Fault::Source::kExit && restart_is_futile(static_cast<ExitCode>(fault.status));
 }
 
-// Whose state can be believed after it: not where a machine or a rank computes what is wrong, nor where all fail alike by what they read.
+// The faults after which a rank's state can be trusted: not those in which a machine or rank computes wrong
+// results, nor those in which all ranks fail alike because of what they read.
 bool spares_state(const Fault& fault) {
   if (fault.source == Fault::Source::kHang) return !fault.program;
   if (fault.source == Fault::Source::kNodeSilent || fault.source == Fault::Source::kNodeDied) return true;
@@ -29,7 +31,7 @@ bool names_a_machine(const Fault& fault) { return fault.source != Fault::Source:
 }  // namespace
 
 void Driving::fault(Fault fault) {
-  if (draining_) {  // nothing is started again
+  if (draining_) {  // nothing is restarted
     say(fault.text);
     drain_failed_ = true;
     if (stopping_ == Stopping::kSaving) stop_ranks(0, false, fault.text);
@@ -38,7 +40,7 @@ void Driving::fault(Fault fault) {
   if (state_ == State::kSuspect) {
     faults_.push_back(std::move(fault));
     if (!gathering_ && !analysing_) return;
-    gathering_ = analysing_ = false;  // it has said itself what it is
+    gathering_ = analysing_ = false;  // the rank itself has reported the cause
     stop_survivors(faults_.back());
     last_call_s_ = now_s_ + policy_.last_call_s;
     return;
@@ -61,7 +63,7 @@ void Driving::fault(Fault fault) {
   faults_ = {std::move(fault)};
 }
 
-// They have no peers to save with; each can leave what it has where the next start finds it.
+// They have no peers for a common save; each can write its state to where the next start finds it.
 void Driving::stop_survivors(const Fault& fault) {
   const bool leave = policy_.restarts > 0 && spares_state(fault);
   if (!leave) return stop_ranks(policy_.stop_grace_s, false, fault.text);
@@ -78,7 +80,7 @@ void Driving::health(const std::string& node, const HealthReport& report) {
   seen.text = fmt::format("{} reports {}{}{}: {}", node, report.kind, report.code != 0 ? fmt::format(" {}", report.code) : "",
                           report.device.empty() ? "" : " of " + report.device, report.text);
   Verdict verdict = classify(seen, ledger_, policy_, now_s_);
-  if (report.kind == "slow_now" && !replaceable(node)) return;  // a restart in its place mends nothing
+  if (report.kind == "slow_now" && !replaceable(node)) return;  // a restart on the same node would not help
   if (verdict.fault == FaultClass::kNetwork && verdict.action == Action::kEvict && !can_do_without(node)) {
     verdict.action = Action::kTolerate;  // for the same reason
     verdict.why += ", and no other node can take its place";
@@ -88,7 +90,7 @@ void Driving::health(const std::string& node, const HealthReport& report) {
     if (verdict.action == Action::kEvict) evict(node, seen.text);
     return;
   }
-  constexpr double kSame_s = 60;  // detectors say again and again what they see
+  constexpr double kSame_s = 60;  // detectors repeat what they see
   const auto same = [&](const IncidentRecord& incident) {
     return incident.fault() == verdict.fault && incident.node() == node && incident.opened.device == report.device;
   };
@@ -146,13 +148,14 @@ void Driving::suspect() {
   judge();
 }
 
-// Without a better analysis: stopped processes; else ranks that stand anywhere but in waiting; else those who are behind in a group's calls.
+// Without a better analysis the suspects are stopped processes; else ranks that stand still anywhere but in
+// waiting; else ranks that have made fewer calls in a group than others.
 std::vector<int64_t> Driving::outliers() const {
   std::vector<int64_t> stopped, standing, behind;
   std::map<std::string, int64_t> furthest;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state != Rank::State::kRunning || !rank.beat) continue;
-    // As it was when the hang was noticed: meanwhile daemons were busy with evidence.
+    // The state when the hang was noticed, because daemons have been busy with evidence since.
     if (rank.beat->beat_age_s + std::max(0.0, fault_s_ - rank.beat_s) > policy_.rank_silent_s) stopped.push_back(number);
     if (rank.beat->phase != "communication") standing.push_back(number);
     int64_t& sequence = furthest[rank.beat->collective.group];
@@ -167,7 +170,8 @@ std::vector<int64_t> Driving::outliers() const {
   return behind.size() * 2 < ranks_.size() ? behind : std::vector<int64_t>();
 }
 
-// Those at the work that hangs. Nobody whom they wait for is known where these are named: all of them are.
+// The ranks whose work hangs. If these are named, the rank for which they wait is unknown, so all of them
+// are.
 std::vector<int64_t> Driving::stuck_ranks() const {
   std::vector<int64_t> stuck;
   for (const auto& [number, rank] : ranks_) {
@@ -189,7 +193,7 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
   seen.kind = stuck_work_;
   std::set<std::string> nodes;
   for (const int64_t rank : suspects) nodes.insert(node_of(ledger_.placement, rank));
-  // What all ranks hang in is likelier to be what they share than their node.
+  // If all ranks hang in it, the cause is more likely something that they share than a node.
   const bool all = !stuck_work_.empty() && suspects.size() == ranks_.size() && suspects.size() > 1;
   if (nodes.size() == 1 && !all) seen.node = *nodes.begin();
   if (suspects.size() == 1) seen.rank = suspects.front();
@@ -215,7 +219,7 @@ void Driving::hang_known(const std::vector<int64_t>& found, bool program, const 
   judge();
 }
 
-// The earliest that is no consequence; what a machine says of itself explains what its ranks died of.
+// The earliest fault that is no consequence; a machine's report about itself explains why its ranks died.
 Fault Driving::root_cause() const {
   Fault root = first_cause(faults_);
   if (!names_a_machine(root)) {
@@ -266,10 +270,12 @@ void Driving::judge() {
   go(checking_.empty() ? State::kRepair : State::kDiagnose, fmt::format("{}: {}", name_of(verdict.fault), root.text));
 }
 
-// A fault behind the last checkpoint takes nothing away: no start would do anything more. What a machine reports of itself may mean that the state is wrong.
+// A fault after the last checkpoint loses nothing: a restart would do no more work. But a report of a machine
+// about itself may mean that the state is wrong.
 bool Driving::over_already(const Fault& root) {
   const bool state_is_good = root.source != Fault::Source::kHealth && root.source != Fault::Source::kCheck;
-  const bool trained = ledger_.resumed_step >= 0;  // ranks that were refused at their start have a reason to say so
+  // Ranks that were refused at their start have a reason to report that.
+  const bool trained = ledger_.resumed_step >= 0;
   if (plan_.steps <= 0 || committed_ < plan_.steps || !state_is_good || !trained) return false;
   note_committed();
   Verdict verdict = classify(root, ledger_, policy_, now_s_);
@@ -280,7 +286,7 @@ bool Driving::over_already(const Fault& root) {
   return true;
 }
 
-// Whether the run may go on after this fault; if not it has ended when this returns.
+// Whether the run may continue after this fault; if not, it has ended on return.
 bool Driving::pay(const Fault& root, const Verdict& verdict) {
   const auto end = [&](ExitCode code, const std::string& why, Action action) {
     Verdict last = verdict;
@@ -299,7 +305,7 @@ bool Driving::pay(const Fault& root, const Verdict& verdict) {
                fmt::format("more than {} restarts in {:.0f} h", policy_.restarts, policy_.restarts_window_s / 3600), Action::kStop);
   }
   const bool progress = ledger_.committed_step > ledger_.committed_at_last_fault;
-  // A disk may be full for an hour: the pauses grow meanwhile, and only the budget of restarts ends the run.
+  // A disk may be full for an hour: the pauses grow meanwhile, and only the restart budget ends the run.
   const bool program = (!names_a_machine(root) && verdict.fault != FaultClass::kStorage) || verdict.fault == FaultClass::kHang ||
                        verdict.fault == FaultClass::kStuckWork || verdict.fault == FaultClass::kUserCode;
   if (program && !progress && verdict.action != Action::kSearchBatch && !ledger_.search.active &&
@@ -338,7 +344,7 @@ int64_t Driving::open(const Fault& fault, const Verdict& verdict, bool restarts)
   return id;
 }
 
-// Another node has room for what this one does, and is not needed for anything else.
+// Another node has room for this node's ranks, and is not needed otherwise.
 bool Driving::replaceable(const std::string& name) const {
   int64_t needed = 0, free = 0;
   for (const NodeRanks& node : ledger_.placement) needed += node.node == name ? static_cast<int64_t>(node.ranks.size()) : 0;
@@ -352,18 +358,18 @@ bool Driving::replaceable(const std::string& name) const {
   return free >= needed;
 }
 
-// The others have room for a width of the run, or the engine brings another.
+// The other nodes have room for a width of the run, or the engine provides another.
 bool Driving::can_do_without(const std::string& name) const {
   std::set<std::string> gone = evicting_;
   gone.insert(name);
   return widest(slots_of(without(usable_nodes(true), gone))) != nullptr || policy_.replacement_s > 0;
 }
 
-// What becomes of the node. The verdict says afterwards what is really done.
+// Decides what happens to the node. The verdict is then set to what is really done.
 void Driving::act(const Fault& fault, Verdict& verdict) {
   const std::string& name = fault.node;
   if (name.empty() || !ledger_.nodes.contains(name)) return;
-  const bool there_again = nodes_[name].connected;  // it has said hello since
+  const bool there_again = nodes_[name].connected;  // it has sent a hello since
   if (verdict.action == Action::kRestartNode) {
     if (there_again) {
       verdict.action = Action::kRestart;

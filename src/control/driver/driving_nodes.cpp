@@ -10,7 +10,7 @@
 namespace longhaul::control {
 namespace {
 
-// An error has a line for each thing that it says.
+// The text of an error has one line for each of its fields.
 std::string in_one_line(const std::string& text) {
   std::string line;
   std::istringstream lines(text);
@@ -31,7 +31,7 @@ std::set<std::pair<int64_t, int64_t>> running_of(const std::vector<RankBeat>& be
 
 }  // namespace
 
-// Why a daemon may not join; empty: it may.
+// The reason why a daemon may not join; empty: it may.
 std::string Driving::refusal(const std::string& name, const NodeHello& hello) const {
   if (hello.protocol != kProtocolVersion || hello.version != plan_.version) {
     return fmt::format("version {} (protocol {}); this run is of version {} (protocol {})", brief(printable(hello.version), 40),
@@ -45,10 +45,11 @@ std::string Driving::refusal(const std::string& name, const NodeHello& hello) co
     return fmt::format("{} is connected already, from {}", name, other->second.hello.host);
   }
   for (const auto& [known, record] : ledger_.nodes) {
-    // A machine that was started anew is another try, and so is a pod that comes elsewhere under its old name: both are checked first.
+    // A rebooted machine is another attempt, and so is a pod that runs elsewhere under its old name: both are
+    // checked first.
     const auto blocked = [&] { return record.state == "evicted" && record.until_s > now_s_ && record.boot_id == hello.boot_id; };
     if (known == name && blocked()) return fmt::format("it was evicted: {}", record.reason);
-    // Under another name, but not where several nodes are one machine.
+    // Under another name, except where several nodes share a machine.
     if (known == name || record.host != hello.host || !blocked()) continue;
     const bool shared = std::ranges::any_of(
         ledger_.nodes, [&](const auto& node) { return node.second.host == hello.host && node.second.state != "evicted"; });
@@ -85,7 +86,8 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
   }
   if (!placed(name)) return;
   if (taken_up_) say_what_was_found(hello);
-  if (stopping_ != Stopping::kNo && !hello.running.empty()) to(name, last_stop_);  // it may not have heard
+  // It may not have got the message.
+  if (stopping_ != Stopping::kNo && !hello.running.empty()) to(name, last_stop_);
   learn_of_ranks(name, hello.running, hello.ended);
   missing_ranks(name, hello, same_daemon);
 }
@@ -151,7 +153,8 @@ void Driving::take_beat(const std::string& name, const RankBeat& beat) {
     double& oldest = background[work.name];
     oldest = std::max(oldest, work.age_s);
   }
-  for (const auto& [work, age_s] : rank.background) {  // it has ended, and another of its kind may have begun
+  // The work has ended, and another of its kind may have begun.
+  for (const auto& [work, age_s] : rank.background) {
     if (const auto now = background.find(work); now == background.end() || now->second < age_s) time_outs_.saw_work(work, age_s);
   }
   rank.background = std::move(background);
@@ -171,7 +174,7 @@ void Driving::take_end(const std::string& name, RankExited exited) {
   last_step_ = std::max(last_step_, exited.step);
   if (state_ != State::kLoad && state_ != State::kTrain && state_ != State::kDrain && state_ != State::kSuspect && state_ != State::kRepair)
     return;
-  // One that was ended for another's failure may have failed before it: that is evidence.
+  // A rank that was ended for another's failure may have failed before it: that is evidence.
   const bool failed_before = exited.stopped && state_ == State::kSuspect && exited.error.code != 0;
   if (failed_before) exited.status = exited.error.code;
   const auto code = static_cast<ExitCode>(exited.status);
@@ -194,13 +197,13 @@ void Driving::take_end(const std::string& name, RankExited exited) {
                   ? fmt::format("rank {} was ended by signal {}", exited.rank, exited.status - 128)
                   : fmt::format("rank {} ended with exit code {} ({})", exited.rank, exited.status, longhaul::name_of(code));
   if (exited.out_of_memory) seen.text += ", out of memory";
-  constexpr int64_t kKilled = 128 + 9;  // says nothing itself: what its log ends with is of before
+  constexpr int64_t kKilled = 128 + 9;  // a killed rank reports nothing itself: the end of its log is older
   const std::string words = !exited.error.text.empty() ? exited.error.text : exited.status == kKilled ? "" : last_line_of(exited);
   if (!words.empty()) seen.text += ": " + brief(in_one_line(words), 400);
   fault(std::move(seen));
 }
 
-// A daemon that says what it has: ranks that should be there and are not have ended, nobody knows how.
+// The daemon lists its ranks: ranks that should be there and are not have ended, for unknown reasons.
 void Driving::missing_ranks(const std::string& name, const NodeHello& hello, bool same_daemon) {
   std::vector<int64_t> missing;
   for (auto& [number, rank] : ranks_) {
@@ -235,7 +238,7 @@ void Driving::lose(const std::string& name, const std::string& reason) {
     if (rank.node == name && rank.state != Rank::State::kEnded) rank.state = Rank::State::kLost;
   }
   Node& node = nodes_[name];
-  // A connection that lives on would never bring another hello.
+  // A connection that stays open would never bring another hello.
   if (std::exchange(node.connected, false)) commands_.push_back(CloseConnection{name});
   node.checked = false;
   const auto known = ledger_.nodes.find(name);
@@ -257,7 +260,7 @@ void Driving::evict(const std::string& name, const std::string& why) {
 }
 
 void Driving::set_node(const std::string& name, const std::string& state, const std::string& reason, bool leaving) {
-  // A line for people; what was seen, stacks and all, stands in the incident.
+  // A line for people; all observations, including stacks, are in the incident.
   NodeChanged change{.node = name, .state = state, .reason = reason.substr(0, reason.find('\n')), .leaving = leaving};
   const auto known = ledger_.nodes.find(name);
   if (known != ledger_.nodes.end()) {
@@ -299,8 +302,8 @@ bool Driving::usable(const std::string& name) const {
          (record->second.state == "active" || record->second.state == "spare");
 }
 
-// Those that have ranks first, then those that are no spares, each by name; hosts that failed again and again behind them, and those that are to
-// leave last.
+// The nodes that have ranks first, then those that are no spares, each sorted by name; then hosts that failed
+// repeatedly, and nodes that are to leave last.
 std::vector<std::string> Driving::usable_nodes(bool spares) const {
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {

@@ -21,7 +21,7 @@ void Driving::start_checks(const std::string& suite, double limit_s, const std::
   }
 }
 
-// Those that gave no answer, that failed a check, or whose bits are not those of most.
+// The nodes that gave no answer, that failed a check, or whose bits differ from those of most nodes.
 std::vector<std::string> Driving::failed_checks(const std::vector<std::string>& names) const {
   std::map<std::string, std::map<std::string, int64_t>> signatures;  // by check
   std::map<std::string, int64_t> voters;
@@ -63,7 +63,7 @@ std::string why_failed(const std::optional<CheckResults>& results) {
 
 }  // namespace
 
-// The nodes under suspicion are checked when their ranks are gone.
+// The suspected nodes are checked when their ranks are gone.
 void Driving::diagnose() {
   const std::vector<std::string> names(checking_.begin(), checking_.end());
   const auto there = [&](const std::string& name) { return nodes_[name].connected; };
@@ -94,7 +94,7 @@ void Driving::diagnose() {
   go(State::kRepair, failed.empty() ? "all checks passed" : fmt::format("{} failed checks", fmt::join(failed, ", ")));
 }
 
-// Ranks go, then nodes that should; then the pause.
+// Ranks end first, then nodes that should leave; then comes the pause.
 void Driving::repair() {
   if (!all_ended()) {
     const double patience_s = policy_.gone_s + (stopping_ == Stopping::kSaving ? policy_.save_s : 0);
@@ -124,7 +124,7 @@ void Driving::repair() {
   go(State::kRendezvous, "looking for nodes");
 }
 
-// Whether nodes may still come that are not here: started again, asked for, or away for a moment.
+// Whether nodes may still connect that are not here: restarted, requested, or away for a moment.
 double Driving::waits_for_nodes_s() const {
   if (fresh_) return policy_.join_s;
   double wait_s = expecting_nodes_ ? std::max(policy_.rejoin_s, policy_.replacement_s) : 0;
@@ -137,7 +137,7 @@ double Driving::waits_for_nodes_s() const {
   return wait_s;
 }
 
-// Those that are not used any more, for the reason of a run that nodes do not suffice for.
+// The nodes that are no longer used, for the message that there are too few nodes.
 std::string Driving::why_nodes_are_missing() const {
   std::string why;
   for (const auto& [name, record] : ledger_.nodes) {
@@ -148,11 +148,11 @@ std::string Driving::why_nodes_are_missing() const {
 
 void Driving::rendezvous() {
   if (now_s_ < not_before_s_) return;
-  int64_t regular = 0;  // that have come, whatever became of them
+  int64_t regular = 0;  // those that have connected, whatever their state is now
   for (const auto& [name, record] : ledger_.nodes) regular += nodes_.contains(name) && !nodes_.at(name).hello.spare ? 1 : 0;
   const bool spares = !fresh_ || regular >= plan_.nodes || in_state_s() > policy_.join_s;
   const std::vector<std::string> names = usable_nodes(spares);
-  // One that was away may have ranks of a generation that is over: they go first.
+  // A node that was away may have ranks of an old generation: these are ended first.
   for (const std::string& name : names) {
     if (nodes_.at(name).running.empty()) continue;
     if (in_state_s() > policy_.gone_s) evict(name, fmt::format("its ranks could not be ended in {:.0f} s", policy_.gone_s));

@@ -4,11 +4,11 @@
 
 namespace longhaul::control {
 
-// The fault that is looked for has come again while some samples were passed over.
+// The fault that is searched for has come again while some samples were skipped.
 void Driving::probe_died(const Fault& root) {
   say(fmt::format("samples {} to {} passed over: it died all the same", ledger_.search.skipped_begin, ledger_.search.skipped_end - 1));
   not_before_s_ = now_s_;
-  if (ledger_.search.deadly_step < root.step - plan_.prefetch - 1) {  // further on: it is another one
+  if (ledger_.search.deadly_step < root.step - plan_.prefetch - 1) {  // later: it is another fault
     SearchChanged over = ledger_.search;
     over.active = false;
     record(over);
@@ -20,7 +20,7 @@ void Driving::probe_died(const Fault& root) {
   search_on(true);
 }
 
-// After a probe that died of what is looked for, or outlived it.
+// Called after a probe that died as before, or that got past the place of the crash.
 void Driving::search_on(bool died) {
   const SearchChanged& tried = ledger_.search;
   const int64_t first = begin_search(tried.deadly_step, tried.trace, plan_, ledger_.skipped).begin;
@@ -44,7 +44,7 @@ void Driving::search_on(bool died) {
                   fmt::format("ranks die after step {} whatever they read: {}", step.next.deadly_step, step.next.trace));
   }
   const std::string text = fmt::format("samples {} to {} kill every rank that reads them (after step {}): they are passed over from now on",
-                                       step.found->begin, step.found->end - 1, step.next.deadly_step);  // ends the search: one entry
+                                       step.found->begin, step.found->end - 1, step.next.deadly_step);  // ends the search with one entry
   record(SamplesSkipped{.begin = step.found->begin, .end = step.found->end, .reason = text});
   for (const int64_t id : open_incidents_) {
     const IncidentRecord* incident = ledger_.open_incident(id);

@@ -7,7 +7,7 @@
 namespace longhaul::control {
 namespace {
 
-// What is not known yet is left out.
+// Values that are unknown yet are left out.
 nlohmann::ordered_json incident_json(const IncidentRecord& record) {
   observe::Incident incident;
   static_cast<observe::IncidentReport&>(incident) = record.report();

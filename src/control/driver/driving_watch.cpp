@@ -35,7 +35,7 @@ bool Driving::all_ended() const {
       ranks_, [](const auto& rank) { return rank.second.state == Rank::State::kEnded || rank.second.state == Rank::State::kLost; });
 }
 
-// Loaded, first step, and how far.
+// Reports that ranks have loaded, that the first step is done, and how far they are.
 void Driving::watch_steps() {
   if (state_ == State::kLoad && std::ranges::all_of(ranks_, [](const auto& rank) { return rank.second.training(); })) {
     int64_t step = INT64_MAX;
@@ -57,7 +57,7 @@ void Driving::watch_steps() {
 
 void Driving::recovered() {
   const int64_t lost = std::max<int64_t>(0, ledger_.ended_step - ledger_.resumed_step);
-  if (ledger_.search.active) return;  // a probe: the incident goes on
+  if (ledger_.search.active) return;  // this was a probe, so the incident continues
   for (const int64_t id : open_incidents_) {
     const IncidentRecord* incident = ledger_.open_incident(id);
     if (incident == nullptr) continue;
@@ -72,8 +72,9 @@ void Driving::recovered() {
   open_incidents_.clear();
 }
 
-// A rank that stands waits for others, as a rule: it hangs only if nobody whom it may wait for is still within the time of what he does himself.
-// A process whose own thread gives no sign is stopped, whatever it was doing.
+// A rank that stands still usually waits for others: it hangs only if every rank for which it may wait has
+// exceeded the time limit of its own activity. A process whose heartbeat thread gives no sign is stopped,
+// whatever it was doing.
 bool Driving::watch_progress() {
   const double first_s = now_s_ - ledger_.generation_since_s - held_up_s_;
   if (!first_step_done_ && first_s > policy_.first_step_s) {
@@ -81,7 +82,8 @@ bool Driving::watch_progress() {
     return true;
   }
   bool beyond = false, excused = false;
-  double overdue_s = 0;  // of who came last beyond his time: until then he was what the others waited for
+  // Of the rank that was the last to exceed its limit: until then the others were waiting for it.
+  double overdue_s = 0;
   std::string first;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state != Rank::State::kRunning || !rank.beat) continue;
@@ -96,7 +98,8 @@ bool Driving::watch_progress() {
     const bool over = rank.beat->phase == "idle" && plan_.steps > 0 && rank.beat->step >= plan_.steps;
     const double age_s = rank.beat->progress_age_s + since_s,
                  limit_s = time_outs_.limit_s(over ? ProgressTimeOuts::kBehindLastStep : rank.beat->phase);
-    // Who saves may have to wait for the save before, which has a deadline of its own: until then it is not this rank that hangs.
+    // A save may have to wait for the previous save, which has a deadline of its own: until then this rank
+    // does not count as hanging.
     const bool waits_for_work = rank.beat->phase == kSaving && !rank.beat->background.empty();
     if (age_s > limit_s && !waits_for_work) {
       if (!beyond) first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number, rank.beat->phase, age_s, limit_s);
@@ -111,7 +114,7 @@ bool Driving::watch_progress() {
   return true;
 }
 
-// Work of a rank's other threads that does not end: steps go on until somebody has to wait for it.
+// Work of a rank's background threads that does not end: steps go on until some rank has to wait for it.
 bool Driving::watch_background(int64_t number, const Rank& rank, double since_s) {
   for (const BackgroundBeat& work : rank.beat->background) {
     const double age_s = work.age_s + since_s, limit_s = time_outs_.work_limit_s(work.name, work.allowed_s);
@@ -123,7 +126,8 @@ bool Driving::watch_background(int64_t number, const Rank& rank, double since_s)
   return false;
 }
 
-// What can wait for a checkpoint, because nothing is lost then: nodes that should go, and nodes that have come.
+// Handles what can wait for a checkpoint, when nothing is lost by it: nodes that should leave, and nodes that
+// have come.
 void Driving::watch_plans() {
   const bool at_checkpoint = std::exchange(at_checkpoint_, false);
   for (const NodeRanks& node : ledger_.placement) {
@@ -153,7 +157,7 @@ void Driving::watch_end() {
   go(State::kDrain, fmt::format("rank {} has ended", std::ranges::find_if(ranks_, well)->first));
 }
 
-// Ranks were asked to save and end, or the first has ended by itself.
+// Called when ranks were asked to save and end, or when the first has ended by itself.
 void Driving::drain() {
   if (!all_ended()) {
     const double patience_s = draining_ ? policy_.save_s + policy_.gone_s : policy_.end_s;

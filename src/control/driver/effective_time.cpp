@@ -33,7 +33,7 @@ void EffectiveTime::done(int64_t step, double now_s) {
   forget(now_s);
 }
 
-// Stretches are a second long or longer: an hour and what may still be void is some thousands.
+// Stretches are a second long or longer: an hour, plus those that may still become void, are some thousands.
 void EffectiveTime::forget(double now_s) {
   constexpr size_t kMost = 20000;
   while (stretches_.size() > kMost || (stretches_.size() > kMost / 2 && stretches_.front().end_s < now_s - kHour_s)) {

@@ -1,6 +1,7 @@
-// EffectiveTime: how much of a run's time was of use: the time of steps that were done once and kept. Everything else is lost: starting, loading, steps
-// done again, waiting for a verdict. Steps of a generation count when a later one went on from them, or while it still runs. Also over the last
-// hour (ByteRobust's sliding figure; docs/sources/reliability.md §3).
+// EffectiveTime: the share of a run's time that was useful, which is the time of steps that were done once
+// and kept. All other time is lost: starting, loading, steps that are done again, waiting for a verdict.
+// Steps of a generation count if a later generation continued from them, or while that generation still runs.
+// The ratio is also given for the last hour (ByteRobust's sliding figure; docs/sources/reliability.md §3).
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,12 @@ namespace longhaul::control {
 
 class EffectiveTime {
  public:
-  // `productive_s`: of earlier drivers of this run, whose first began at began_s.
+  // `productive_s`: productive time under earlier drivers of this run; the first of them began at began_s.
   EffectiveTime(double began_s, double productive_s) : began_s_(began_s), before_s_(productive_s) {}
 
-  void resumed(int64_t step, double now_s);  // a generation begins its first step; steps above this one of those before are void
-  void done(int64_t step, double now_s);     // all ranks have done it
+  // A generation begins its first step, from checkpoint `step`; later steps of earlier generations are void.
+  void resumed(int64_t step, double now_s);
+  void done(int64_t step, double now_s);  // all ranks have done the step
   void stopped() { running_ = false; }
 
   double productive_s() const { return before_s_ + kept_s_ + current_s(); }
@@ -22,16 +24,16 @@ class EffectiveTime {
   double ratio_of_hour(double now_s) const;
 
  private:
-  struct Stretch {        // from one step's end to a later one's
-    int64_t first, step;  // steps done at its begin and at its end
+  struct Stretch {        // from the end of one step to the end of a later one
+    int64_t first, step;  // numbers of completed steps at the beginning and at the end
     double begin_s, end_s;
   };
   double current_s() const;
   void forget(double now_s);
 
   double began_s_, before_s_;
-  double kept_s_ = 0;              // of stretches that are not in the list any more
-  std::deque<Stretch> stretches_;  // ascending, those that may be void yet and those of the last hour
+  double kept_s_ = 0;              // seconds of stretches that are no longer in the list
+  std::deque<Stretch> stretches_;  // ascending; those that may still become void, and those of the last hour
   bool running_ = false;
   int64_t last_step_ = -1;
   double last_s_ = 0;

@@ -17,15 +17,17 @@
 namespace longhaul::control {
 namespace {
 
-// Machines of a class from which on two metrics must agree, or one show it for twice as long: an alarm may cost a node its place.
+// In classes with at least so many machines two metrics must agree, or one must show it for twice as long,
+// because an alarm may evict a node.
 constexpr int64_t kAgreementFrom = 1;
-constexpr double kEndOfLook_s = 2;  // for a look to end; a file system that hangs does not keep the driver
+constexpr double kEndOfLook_s = 2;  // for a look to end; a hanging file system must not delay the driver
 
 bool is_machine_of(const std::string& machine, const MinderPeer& peer) {
   return machine == peer.host || machine == peer.host + "/" + peer.node;
 }
 
-// Of nodes that train now alone, in classes of those that do the same work; unless the run's own machines.csv says who are peers.
+// Only for nodes that train now, in classes of those that do the same work, unless the run's own machines.csv
+// says which are peers.
 void set_classes(detect::Pull& pull, const std::vector<MinderPeer>& peers) {
   if (pull.classes.size() > 1) return;
   pull.classes.clear();
@@ -46,12 +48,12 @@ struct MinderWatch::State {
   void look();
 
   MinderOptions options;
-  std::vector<MinderPeer> peers;  // of the look that goes on
+  std::vector<MinderPeer> peers;  // of the current look
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<MinderAlert> found;
   bool busy = false;
-  // Of the thread alone.
+  // Only the thread uses these.
   detect::Follower follower;
   std::set<std::string> said;
   std::unique_ptr<Worker> worker;
@@ -78,7 +80,7 @@ void MinderWatch::State::look() {
     const detect::Follower::News news = follower.more();
     for (const std::string& remark : news.remarks) say(remark);
     for (const detect::Alert& alert : news.alerts) {
-      if (alert.metric == detect::kNoData) continue;  // who is silent is known by beats
+      if (alert.metric == detect::kNoData) continue;  // silent nodes are known from heartbeats
       const auto peer = std::ranges::find_if(peers, [&](const MinderPeer& one) { return is_machine_of(alert.machine, one); });
       if (peer == peers.end()) continue;
       alerts.push_back({.node = peer->node,
@@ -104,7 +106,8 @@ MinderWatch::~MinderWatch() {
   std::unique_lock lock(state_->mutex);
   const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(kEndOfLook_s), [&] { return !state_->busy; });
   lock.unlock();
-  if (!ended) new std::shared_ptr<State>(state_);  // on purpose: it lives as long as the thread that is in it, and ends with the process
+  // On purpose: it must live as long as its thread does, and ends with the process.
+  if (!ended) new std::shared_ptr<State>(state_);
 }
 
 void MinderWatch::look(std::vector<MinderPeer> peers) {

@@ -1,11 +1,13 @@
-// MinderWatch: Minder (src/detect) over the samples that the run's own nodes keep (RUN/samples), for a driver whose loop must not wait: reading and
-// looking are a thread's of their own. A machine that stays apart from its like for minutes is a suspicion, as a straggler is.
+// MinderWatch runs Minder (src/detect) over the samples that the run's own nodes record (RUN/samples). It is
+// made for a driver whose loop must not wait: a thread of its own reads and compares the samples. A machine
+// that differs from its peers for minutes is suspected, as a straggler is.
 //
 //   MinderWatch minder({.run_folder = run, .models = detect::untrained_models(), .variant = detect::Variant::kMean});
-//   minder.look(peers);                                         // now and then: who is a node of this generation, and whose like
-//   for (const MinderAlert& alert : minder.alerts()) …          // what came of earlier looks
+//   minder.look(peers);                                         // now and then: the nodes of this generation
+//   for (const MinderAlert& alert : minder.alerts()) …          // results of earlier looks
 //
-// What cannot be judged (too few machines of a kind, no samples yet) is no fault; its reason is told once.
+// It is no fault where nothing can be judged (too few machines of a kind, no samples yet); the reason is
+// logged once.
 #pragma once
 
 #include <filesystem>
@@ -23,10 +25,10 @@ struct MinderOptions {
   detect::Variant variant = detect::Variant::kMinder;
 };
 
-// A node that trains now.
+// MinderPeer: a node that trains now.
 struct MinderPeer {
   std::string node, host;
-  std::string likes;  // nodes that do the same work have the same: "stages 0, 1"
+  std::string likes;  // equal for nodes that do the same work and are compared with each other: "stages 0, 1"
 };
 
 struct MinderAlert {
@@ -37,9 +39,9 @@ class MinderWatch {
  public:
   explicit MinderWatch(MinderOptions options);
   ~MinderWatch();
-  void look(std::vector<MinderPeer> peers);  // nothing happens while an earlier look goes on
-  std::vector<MinderAlert> alerts();         // since the last call
-  bool idle() const;                         // no look goes on
+  void look(std::vector<MinderPeer> peers);  // does nothing while an earlier look goes on
+  std::vector<MinderAlert> alerts();         // those that have come since the last call
+  bool idle() const;                         // no look is under way
 
  private:
   struct State;

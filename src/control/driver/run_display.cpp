@@ -11,7 +11,8 @@
 namespace longhaul::control {
 namespace {
 
-constexpr int64_t kHistory_bytes = 4 << 20;  // of a long run's, in which its last start is looked for
+// The end of a long run's events, in which its last start is searched.
+constexpr int64_t kHistory_bytes = 4 << 20;
 
 }  // namespace
 
@@ -30,9 +31,9 @@ void RunDisplay::take(std::string_view line, bool shows) {
   try {
     event = observe::from_json(line, "events.jsonl");
   } catch (const Error&) {
-    return;  // damage is for who reads the run to say
+    return;  // readers of the run report damage
   }
-  // How many steps are planned, for those that are shown later.
+  // The number of planned steps, for the steps that are shown later.
   if (!event || (!shows && !std::holds_alternative<observe::RunStart>(event->body))) return;
   try {
     terminal_.on(*event);

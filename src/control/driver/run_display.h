@@ -1,5 +1,6 @@
-// RunDisplay: the steps of a run on a driver's terminal, from the run's events, where rank 0 speaks somewhere else: on the terminal of a driver
-// that was killed, or in a log on another machine. Belongs to the thread that polls.
+// RunDisplay prints the steps of a run on a driver's terminal, from the run's events. It is needed where rank
+// 0 prints somewhere else: on the terminal of a driver that was killed, or into a log on another machine.
+// Only the thread that calls poll() may use it.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +13,8 @@ namespace longhaul::control {
 class RunDisplay {
  public:
   RunDisplay(const std::filesystem::path& run_folder, int64_t log_every);
-  // Reads what is new. shows: on the terminal; false: rank 0 speaks there itself. What the file held at the first call is history, and not shown.
+  // Reads new events. shows: print them on the terminal; false: rank 0 prints there itself. Events that the
+  // file held at the first call are old and are not printed.
   void poll(bool shows);
   bool has_shown() const { return has_shown_; }
 

@@ -1,5 +1,6 @@
-// SlowRanks: stragglers among the ranks of a run that goes on, from the times of phases that beats carry (messages.h, RankBeat): what detect/straggler/straggler.h
-// finds in them. Steps of a generation that all its ranks have told of are looked at. One thread.
+// SlowRanks finds stragglers among the ranks of a running job, from the phase times in their heartbeats
+// (messages.h, RankBeat), with the method of detect/straggler/straggler.h. A step is looked at when all ranks
+// of the generation have reported it. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +18,22 @@ struct SlowRank {
   int64_t rank = 0;
   std::string node;
   std::string text;   // "rank 3 computes 12 % longer than its peers"
-  bool first = true;  // not told of in this generation before
-  double lost_s = 0;  // by the others, who waited for it: of this generation until now
+  bool first = true;  // not reported in this generation before
+  double lost_s = 0;  // seconds that the other ranks have waited for it in this generation until now
 };
 
 class SlowRanks {
  public:
-  explicit SlowRanks(int64_t stages) : stages_(stages) {}  // of the pipeline: ranks of one stage are peers
+  // Stages of the pipeline: ranks of one stage are peers.
+  explicit SlowRanks(int64_t stages) : stages_(stages) {}
   void see(const std::string& node, const RankBeat& beat);
   std::vector<SlowRank>
-  look();  // slow by themselves now, those that cost most first; who only has more work or late data is not among them
+  // Ranks that are slow by themselves now, the costliest first. A rank that only has more work or late data
+  // is not among them.
+  look();
 
  private:
-  static constexpr size_t kSteps = 256;  // that are kept
+  static constexpr size_t kSteps = 256;  // number of steps that are kept
   struct Told {
     double seconds = 0;
     detect::RankTimes times;
@@ -38,9 +42,9 @@ class SlowRanks {
 
   int64_t stages_, generation_ = 0;
   std::map<int64_t, std::string> nodes_;                // by rank
-  std::map<int64_t, std::map<int64_t, Told>> by_step_;  // and rank
-  std::map<int64_t, double> lost_s_;                    // of those that were told of, by rank
-  int64_t looked_at_ = 0;                               // step
+  std::map<int64_t, std::map<int64_t, Told>> by_step_;  // by step and rank
+  std::map<int64_t, double> lost_s_;                    // of the ranks that were reported, by rank
+  int64_t looked_at_ = 0;                               // a step
 };
 
 }  // namespace longhaul::control

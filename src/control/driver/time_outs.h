@@ -1,9 +1,11 @@
-// ProgressTimeOuts: how long a rank may stand at one place before it hangs: a factor times the longest interval that has been seen in that phase, not
-// below a floor; from one generation to the next the longest is averaged with what was known before (nvidia-resiliency-ext's rule; docs/sources/reliability.md §4.3, §5.2).
-// Phases that come seldom and take long (evaluation, checkpoint) have the limit of a first step until they have been seen; what stands between two
-// steps has the floor, however few of them there were.
-// Only intervals that ended count: a hang teaches nothing. Work of a rank's other threads (base/threads/background_work.h) has its own times, and until one
-// of a kind was seen to end it has what it says itself.
+// ProgressTimeOuts: how long a rank may stand at one place before it counts as hanging. The time-out is a
+// factor times the longest interval that has been seen in that phase, and at least a floor; from one
+// generation to the next the longest interval is averaged with the earlier value (nvidia-resiliency-ext's
+// rule; docs/sources/reliability.md §4.3, §5.2). Phases that are rare and long (evaluation, checkpoint) have
+// the limit of a first step until they have been seen; the time between two steps has the floor, even if few
+// steps were seen. Only intervals that ended count, so that a hang does not raise the limit. Work of a rank's
+// background threads (base/threads/background_work.h) has times of its own; until one of a kind was seen to
+// end, the limit is the one that the work itself states.
 #pragma once
 
 #include <optional>
@@ -18,7 +20,7 @@ class ProgressTimeOuts {
  public:
   ProgressTimeOuts(const Policy& policy, observe::Metrics known) : policy_(policy), known_(std::move(known)) {}
 
-  // What rank 0 does when all steps are done: a sample, a report.
+  // The phase of rank 0 after the last step: a sample, a report.
   static constexpr const char* kBehindLastStep = "idle behind the last step";
 
   void saw(const std::string& phase, double seconds);  // an interval without progress has ended
@@ -28,7 +30,7 @@ class ProgressTimeOuts {
   const observe::Metrics& seen() const { return seen_; }  // of this generation
 
  private:
-  static constexpr const char* kWork = "background ";  // among the phases
+  static constexpr const char* kWork = "background ";  // prefix of such work among the phases
   std::optional<double> longest_s(const std::string& phase) const;
   Policy policy_;
   observe::Metrics known_, seen_;

@@ -1,6 +1,7 @@
-// Deadline: when to save because the engine will end the job (control/engines/engine.h: Slurm's time limit, LONGHAUL_DEADLINE). It is asked between steps and
-// learns how long it is not asked at most, a save within a step included: the save must begin 1.5 times that and a minute before the end (
-// docs/sources/reliability.md §5.11). Seconds since 1970.
+// Deadline: when the run must save because the engine will end the job (control/engines/engine.h: Slurm's
+// time limit, LONGHAUL_DEADLINE). near() is called between steps and measures the longest time between two
+// calls, including a save within a step. The save must begin at least 1.5 times that time plus a minute
+// before the end (docs/sources/reliability.md §5.11). Times are seconds since 1970.
 #pragma once
 
 #include <algorithm>

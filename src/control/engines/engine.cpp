@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kEnginePatience_s = 60;
 
-// torchrun and Ray Train start all processes of the job again when one fails, up to their own number of times.
+// torchrun and Ray Train start all processes of the job again when one fails, up to their own number of
+// times.
 class Launcher final : public PlainEngine {
  public:
   using PlainEngine::PlainEngine;

@@ -1,5 +1,7 @@
-// EngineDesk: asks an engine for a loop that must not wait: commands of engines take seconds, or their whole minute (engine.h). Requests are carried out one
-// after the other by a thread of its own; what came of them is fetched when the loop comes by. Nothing throws: an engine that says no is an answer.
+// EngineDesk sends requests to an engine on behalf of a loop that must not wait, since the commands of
+// engines take seconds or up to a minute (engine.h). A thread of its own carries out the requests in order;
+// the loop fetches the results in its next turn. Nothing throws: a refusal of the engine is an answer like
+// any other.
 //
 //   EngineDesk desk(find_engine());
 //   desk.request_node(exclude);                                     // DriverCore's RequestNode
@@ -22,9 +24,11 @@ namespace longhaul::control {
 struct EngineAnswer {
   enum class To { kRequest, kRelease, kRequeue };
   To to = To::kRequest;
-  bool good = true;                 // false: the engine said no, or nothing in time
-  std::optional<std::string> host;  // of a request: where a daemon is to be started; nothing: there is none, or it starts by itself
-  std::string text;                 // for people
+  bool good = true;  // false: the engine refused, or did not answer in time
+  // The host on which a daemon is to be started, for a request; nothing: there is none, or it starts by
+  // itself.
+  std::optional<std::string> host;
+  std::string text;  // for people
 };
 
 class EngineDesk {
@@ -37,7 +41,7 @@ class EngineDesk {
   void release_node(std::string host, std::string reason);
   void requeue();
   std::vector<EngineAnswer> answers();  // those that have come since the last call
-  // What to run here so that the program runs there; empty where the engine has no such way.
+  // The command line to run here so that `words` run on `host`; empty where the engine has no such way.
   std::vector<std::string> words_to_start_on(const std::string& host, std::vector<std::string> words) const;
 
  private:
@@ -46,7 +50,7 @@ class EngineDesk {
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
   std::vector<EngineAnswer> answers_;
-  Worker worker_{"engine"};  // the last member: the first to go
+  Worker worker_{"engine"};  // the last member, so that its thread ends before the others are destroyed
 };
 
 }  // namespace longhaul::control

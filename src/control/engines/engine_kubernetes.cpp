@@ -1,6 +1,7 @@
-// Kubernetes: pods of a JobSet or of Kubeflow's PyTorchJob. Their controllers start a pod again by themselves wherever there is room; what we do is keep
-// it from the machine that failed: a taint on that node, then the pod is deleted. A host is named as its pod: pods have a host name each.
-// Needed rights: get pods, delete pods, get and patch nodes (deploy/kubernetes-rights.yaml).
+// Kubernetes: pods of a JobSet or of Kubeflow's PyTorchJob. Their controllers restart a pod by themselves
+// wherever there is room; this adapter keeps it off the failed machine by a taint on that node, and then
+// deletes the pod. A host is named after its pod, since each pod has a host name of its own. Needed rights:
+// get pods, delete pods, get and patch nodes (deploy/kubernetes-rights.yaml).
 #include "base/error.h"
 #include "control/engines/engine_parts.h"
 
@@ -9,7 +10,8 @@ namespace {
 
 constexpr const char* kTaint = "longhaul/blocked";
 
-// Names in Kubernetes are letters, digits, dashes and dots: what is something else is no host of ours, and no option of kubectl either.
+// Names in Kubernetes are letters, digits, dashes and dots: anything else is no host of ours, and must not
+// become an option of kubectl.
 void require_name_of_pod(const std::string& host) {
   const bool good = !host.empty() && host.size() < 254 && host.front() != '-' &&
                     host.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-") == std::string::npos;
@@ -42,10 +44,11 @@ class Kubernetes final : public PlainEngine {
     return fmt::format("node {} gets no pod until its taint {} is removed, and the pod {} comes again elsewhere", node, kTaint, host);
   }
 
-  // Scheduling, and pulling an image on a node that has not got it.
+  // The time for scheduling, and for pulling an image on a node that does not have it.
   double replacement_s() const override { return 300; }
 
-  // Both controllers count failures: JobSet starts all its jobs again up to failurePolicy.maxRestarts, the Training Operator a pod up to backoffLimit.
+  // Both controllers count failures: JobSet restarts all its jobs up to failurePolicy.maxRestarts, the
+  // Training Operator a pod up to backoffLimit.
   std::string requeue() override { return name() + " starts the pods again when this one ends with a code that its manifest counts"; }
 
  private:

@@ -1,4 +1,4 @@
-// What adapters of engines (engine.h) share, and the adapters' makers.
+// The parts that the adapters of engines (engine.h) share, and the functions that make the adapters.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace longhaul::control {
 
-// An engine that owns its processes, or none at all: it can be asked for nothing.
+// PlainEngine: an engine that owns its processes, or no engine at all. It fulfils no requests.
 class PlainEngine : public Engine {
  public:
   PlainEngine(std::string name, Environment environment) : name_(std::move(name)), environment_(std::move(environment)) {}
@@ -25,18 +25,20 @@ class PlainEngine : public Engine {
 
  protected:
   std::string text(const std::string& variable_name) const { return environment_(variable_name).value_or(""); }
-  std::optional<double> seconds(const std::string& variable_name) const;  // Unix seconds; kUsage for what is no number
+  // Unix seconds; kUsage where the value is no number
+  std::optional<double> seconds(const std::string& variable_name) const;
 
  private:
   std::string name_;
   Environment environment_;
 };
 
-// Its standard output. Error 69 with what the engine said where the command fails.
+// Returns the standard output of the command. Error 69 with the engine's message where the command fails.
 std::string output_of(const EngineCommand& command, const std::vector<std::string>& words, const std::string& purpose);
 
 std::unique_ptr<Engine> make_slurm(Environment environment, EngineCommand command);
 std::unique_ptr<Engine> make_kubernetes(std::string name, Environment environment, EngineCommand command);
-std::unique_ptr<Engine> make_launcher(std::string name, Environment environment);  // torchrun, Ray: they own the processes
+// Torchrun and Ray own their processes.
+std::unique_ptr<Engine> make_launcher(std::string name, Environment environment);
 
 }  // namespace longhaul::control

@@ -1,5 +1,6 @@
-// Slurm. A job that is to survive a node has more nodes than it needs and was submitted with --no-kill (deploy/slurm.sh): a machine for one that
-// failed is another of the same allocation, on which srun starts a new step. The commands' forms are those of their man pages.
+// Slurm. A job that must survive the loss of a node has more nodes than it needs and was submitted with
+// --no-kill (deploy/slurm.sh): the replacement of a failed machine is another one of the same allocation, on
+// which srun starts a new step. The forms of the commands are those of their man pages.
 #include <algorithm>
 #include <sstream>
 
@@ -20,13 +21,15 @@ class Slurm final : public PlainEngine {
     return found;
   }
 
-  // Slurm sets the end of the job in its environment; where it does not (before 22.05), squeue knows how many seconds are left.
+  // Slurm sets the end of the job in its environment; where it does not (before 22.05), squeue gives the
+  // remaining seconds.
   std::optional<double> deadline() const override {
     if (const auto own = PlainEngine::deadline()) return own;
     return seconds("SLURM_JOB_END_TIME");
   }
 
-  // Of the allocation, one whose daemon answers. Which of them have ranks the caller knows: they stand in `exclude`.
+  // A node of the allocation whose daemon answers. The caller knows which of them have ranks: they are in
+  // `exclude`.
   std::optional<std::string> request_node(const std::vector<std::string>& exclude) override {
     const std::string nodes = text("SLURM_JOB_NODELIST");
     if (nodes.empty()) return std::nullopt;
@@ -45,18 +48,19 @@ class Slurm final : public PlainEngine {
     return std::nullopt;
   }
 
-  // srun and the daemon's start; where the allocation has a node more.
+  // The time for srun and the daemon's start, if the allocation has a spare node.
   double replacement_s() const override { return text("SLURM_JOB_NODELIST").empty() ? 0 : 60; }
 
-  // A step of its own beside the one that may run there: --overlap, and without the allocation's other nodes.
+  // A step in addition to the one that may run there: --overlap, and without the allocation's other nodes.
   std::vector<std::string> words_to_start_on(const std::string& host, std::vector<std::string> words) const override {
     std::vector<std::string> all = {"srun", "--overlap", "--no-kill", "--nodes=1", "--ntasks=1", "--nodelist=" + host};
     all.insert(all.end(), words.begin(), words.end());
     return all;
   }
 
-  // Draining keeps every job from it, and is an operator's right. Whoever lacks it keeps the machine out of this job alone: srun --exclude, which
-  // deploy/slurm.sh takes from the run's list of blocked hosts.
+  // Draining keeps all jobs from the machine and needs an operator's right. Without that right the machine is
+  // only kept out of this job: srun --exclude, which deploy/slurm.sh takes from the run's list of blocked
+  // hosts.
   std::string release_node(const std::string& host, const std::string& reason) override {
     const ProcessResult drained =
         command_({"scontrol", "update", "NodeName=" + host, "State=DRAIN", "Reason=longhaul job " + job() + ": " + reason});

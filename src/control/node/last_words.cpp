@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kMostTermination = 4000;  // Kubernetes keeps 4096 bytes
 
-// As torch/distributed/elastic/multiprocessing/errors/error_handler.py writes it: the time stamp is text, in whole seconds.
+// In the format of torch/distributed/elastic/multiprocessing/errors/error_handler.py: the time stamp is text,
+// in whole seconds.
 std::string torchrun_error(ExitCode code, const std::string& message) {
   const nlohmann::ordered_json json = {{"message",
                                         {{"message", message},
@@ -32,7 +33,7 @@ void tell_engine(ExitCode code, const std::string& message, const Environment& e
       log.write(fmt::format("exit code {} ({}): {}", static_cast<int>(code), name_of(code), message).substr(0, kMostTermination));
     }
   } catch (const std::exception&) {
-    // There is nobody left to tell.
+    // nobody is left to be told
   }
 }
 

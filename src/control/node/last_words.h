@@ -1,6 +1,7 @@
-// last_words: why this process ends, for the engine that watches it: torchrun's agent reads TORCHELASTIC_ERROR_FILE and names the rank whose file is
-// the oldest as the cause; a pod's termination message (/dev/termination-log) stands in `kubectl describe pod`. Nothing where neither is there; never
-// throws: the process is about to say the same on standard error.
+// last_words tells the engine that watches this process why it ends. torchrun's agent reads
+// TORCHELASTIC_ERROR_FILE and names the rank whose file is the oldest as the cause; `kubectl describe pod`
+// shows a pod's termination message (/dev/termination-log). Where neither exists nothing is written. The
+// function never throws, because the process is about to print the same message on standard error.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,7 @@
-// How long a node's ranks go on without a driver. A driver that died is typed again and finds them, so ranks that get on are left alone for
-// long. Ranks that all stand have lost their peers as a rule: the driver lives elsewhere, has given this node up, and nobody will tell them to
-// end. Seconds. Source: docs/sources/reliability.md §5.1.
+// The lease: how long a node's ranks go on without a driver. A driver that died is started again and finds
+// them, so ranks that make progress are left alone for long. If all ranks stand still, they have lost their
+// peers as a rule: the driver runs elsewhere, has given this node up, and will never tell them to end. Times
+// are seconds. Source: docs/sources/reliability.md §5.1.
 #pragma once
 
 #include <algorithm>

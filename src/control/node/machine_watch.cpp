@@ -13,10 +13,12 @@
 namespace longhaul::control {
 namespace {
 
-constexpr double kTurn_s = 0.5;                           // of the kernel's log: ranks that die of an Xid are judged a second later
+// For the kernel's log: a rank that dies of an Xid is judged one second later.
+constexpr double kTurn_s = 0.5;
 constexpr int64_t kFilesEvery = 10, kProgramsEvery = 60;  // turns
-constexpr double kEndOfWatch_s = 2;                       // for the thread to end; a disk or a driver that hangs does not keep the daemon
-constexpr size_t kMostWaiting = 1000;                     // reports, while no driver is there
+// For the thread to end; a hanging disk or driver must not delay the daemon.
+constexpr double kEndOfWatch_s = 2;
+constexpr size_t kMostWaiting = 1000;  // reports, while no driver is there
 
 }  // namespace
 
@@ -36,7 +38,7 @@ struct MachineWatch::State {
   std::vector<int64_t> processes;
   std::vector<HealthReport> found;
   bool ending = false, gone = false;
-  // Of the thread alone.
+  // Only the thread uses these.
   std::vector<Kept> sensors;
   KernelSensor* kernel = nullptr;
   std::vector<std::string> absent;
@@ -101,7 +103,8 @@ MachineWatch::~MachineWatch() {
   lock.unlock();
   if (ended) return;
   log_warning("{}: its watch of the machine hangs and is left behind", state_->options.node);
-  new std::shared_ptr<State>(state_);  // on purpose: it lives as long as the thread that is in it, and ends with the process
+  // On purpose: it must live as long as its thread does, and ends with the process.
+  new std::shared_ptr<State>(state_);
 }
 
 void MachineWatch::ranks_run(std::vector<int64_t> processes) {

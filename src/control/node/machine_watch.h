@@ -1,12 +1,14 @@
-// MachineWatch: the thread of a node daemon that looks at its machine (sensors.h) as long as the daemon lives: the kernel's log twice a second,
-// links, cards and the run's disk each five, GPUs each thirty. What it finds is fetched when the daemon's loop comes by.
+// MachineWatch: the thread of a node daemon that watches the health of its machine (sensors.h) as long as the
+// daemon lives. It reads the kernel's log twice a second; network links, PCI cards and the run's disk every
+// five seconds; GPUs every thirty. The daemon's loop fetches the reports.
 //
 //   MachineWatch watch({.node = "node-0", .run_folder = run});
-//   watch.ranks_run({4711, 4712});                                  // processes of the ranks, as often as it likes
+//   watch.ranks_run({4711, 4712});                                  // processes of the ranks, as often as wanted
 //   for (const HealthReport& report : watch.reports()) send(report);
 //
-// What a machine does not have, or keeps from this user, is said once and no fault. A sensor that fails is said once and left out: training never
-// waits for it, nor does the daemon's end.
+// What a machine does not have, or does not let this user read, is logged once and is no fault. A sensor that
+// fails is logged once and left out. Training never waits for a sensor, and the end of the daemon does not
+// either.
 #pragma once
 
 #include <filesystem>
@@ -21,9 +23,10 @@ namespace longhaul::control {
 
 struct MachineWatchOptions {
   std::string node;
-  std::filesystem::path run_folder;  // whose disk is looked at
+  std::filesystem::path run_folder;  // the folder whose disk is watched
   MachineRoot root{};
-  bool whole_machine = true;  // false: other nodes are on it too; what happens to it says nothing of this one, the run's disk excepted
+  // False: other nodes share the machine, so only reports about the run's disk count for this node.
+  bool whole_machine = true;
 };
 
 class MachineWatch {

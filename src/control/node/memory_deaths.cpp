@@ -10,7 +10,7 @@
 namespace longhaul::control {
 namespace {
 
-constexpr int kMomentsOfTheLog = 50;  // milliseconds: the kernel says whom it ended a moment after it did
+constexpr int kMomentsOfTheLog = 50;  // milliseconds: the kernel logs a kill a moment after it
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void MemoryDeaths::begin() {
   explained_ = memory_kills_in(group_).value_or(0);
 }
 
-// "Out of memory: Killed process 4711 (longhaul) total-vm:…", and the same of a memory group.
+// "Out of memory: Killed process 4711 (longhaul) total-vm:…", and the same for a memory cgroup.
 bool MemoryDeaths::named(int64_t process) {
   constexpr std::string_view kWords = "Killed process ";
   for (const std::string& line : log_.next()) {

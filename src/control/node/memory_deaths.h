@@ -1,10 +1,11 @@
-// MemoryDeaths: whether a rank that was ended by SIGKILL was ended by the kernel for want of memory. The kernel's log names the process; where the log
-// cannot be read, or counts processes otherwise than this container does, the memory group that the ranks are in tells that one of it was ended
-// (memory.events): each such end explains one rank. What happens elsewhere on the machine explains none.
+// MemoryDeaths: whether the kernel killed a rank with SIGKILL for lack of memory. The kernel's log names the
+// process. Where the log cannot be read, or its process numbers are not those of this container, the memory
+// cgroup of the ranks tells that one of its processes was killed (memory.events): each such kill explains the
+// death of one rank. Kills elsewhere on the machine explain none.
 //
 //   MemoryDeaths deaths(root);
-//   deaths.begin();                    // before ranks are started: what was ended until now is none of them
-//   if (deaths.took(4711)) …           // once its end is known
+//   deaths.begin();                    // before ranks are started: earlier kills are not theirs
+//   if (deaths.took(4711)) …           // once it is known that the process has ended
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class MemoryDeaths {
  private:
   bool named(int64_t process);
   KernelLog log_;
-  bool log_is_ours_;  // it can be read, and its process numbers are those that this process sees
+  bool log_is_ours_;  // the log can be read, and its process numbers are those that this process sees
   std::filesystem::path group_;
   int64_t explained_ = 0;
   std::set<int64_t> killed_;

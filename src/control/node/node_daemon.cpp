@@ -23,15 +23,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kRetry_s = 0.5;                                             // between two attempts to reach the driver
-constexpr double kNews_s = 0.1;                                              // how often boards are looked at between beats
-constexpr double kStackWait_s = 0.5;                                         // for threads to answer SIGUSR2
-constexpr std::array kQuickChecks = {"versions", "network", "disk", "gpu"};  // those that take seconds: before each start's first ranks
+constexpr double kRetry_s = 0.5;      // between two attempts to reach the driver
+constexpr double kNews_s = 0.1;       // how often boards are read between heartbeats
+constexpr double kStackWait_s = 0.5;  // for threads to answer SIGUSR2
+// Those that take seconds, before the first ranks of each start.
+constexpr std::array kQuickChecks = {"versions", "network", "disk", "gpu"};
 constexpr double kUnkillable_s = 5;     // for killed ranks to be gone, before what they use is taken away
-constexpr double kAbandoned_s = 86400;  // after which what runs have left in memory goes
+constexpr double kAbandoned_s = 86400;  // after this time the remains of runs in memory are removed
 constexpr double kEndGrace_s = 60;      // for ranks to save, when the daemon was asked to end
 
-// Whose bits must be those of most nodes. Versions of drivers and libraries differ while a cluster is brought up to date, and are no fault of a node.
+// Checks whose bits must equal those of most nodes. Versions of drivers and libraries differ while a cluster
+// is being updated, and are no fault of a node.
 bool computes(const std::string& check) { return check == "product" || check == "alignment"; }
 
 Endpoint driver_endpoint(const std::string& driver) {
@@ -45,12 +47,12 @@ Endpoint driver_endpoint(const std::string& driver) {
 
 struct NodeDaemon::Asked {
   std::vector<Evidence> evidence;
-  std::atomic<bool> ready = false;  // then it is whole
+  std::atomic<bool> ready = false;  // set when its contents are complete
 };
 
 NodeDaemon::NodeDaemon(NodeOptions options)
     : options_(std::move(options)), children_(loop_), keys_(node_keys(options_.secret)), alone_since_ns_(monotonic_ns()) {
-  // As the engine calls this machine, so that it can be asked for another one in its place.
+  // The engine's name of this machine, so that it can be asked for a replacement.
   if (options_.name.empty()) options_.name = variable("SLURMD_NODENAME").value_or(machine().host);
 }
 
@@ -58,7 +60,8 @@ NodeDaemon::~NodeDaemon() = default;
 
 ExitCode NodeDaemon::run() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) loop_.on_signal(signal, [this, signal] { on_request_to_stop(signal); });
-  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});  // an error where it is written is enough
+  // The error of the failing write is enough.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) loop_.on_signal(signal, [] {});
   loop_.on_signal(SIGUSR1, [this] {
     if (host_) host_->signal_all(SIGUSR1);
   });
@@ -93,7 +96,8 @@ void NodeDaemon::on_closed(const Channel::Closing& closing) {
   channel_.reset();
   loop_.cancel(beat_timer_);
   if (closing.was_open) alone_since_ns_ = monotonic_ns();
-  // Who has no ranks to lose ends with the reason; others look on: a stranger at the driver's address could say the same.
+  // A daemon without ranks ends with the reason; others keep looking for the driver, because a stranger at
+  // the driver's address could send the same message.
   if (closing.refused && (closing.refused->proven || !host_ || !host_->any_running())) {
     log_error("{}: the driver at {} refused this node: {}", options_.name, options_.driver, closing.reason);
     return end(closing.refused->code, closing.reason);
@@ -106,7 +110,7 @@ void NodeDaemon::on_closed(const Channel::Closing& closing) {
 
 void NodeDaemon::on_open() {
   own_address_ = channel_->own_address();
-  keys_.driver = channel_->driver_key();  // from now on no other is believed
+  keys_.driver = channel_->driver_key();  // from now on no other key is accepted
   if (!host_) make_host(channel_->peer().job);
   last_reason_.clear();
   send(NodeHello{.version = build_version().version,
@@ -142,7 +146,7 @@ void NodeDaemon::make_host(const std::string& run) {
       });
 }
 
-// A port that was free a moment ago is better than none: where no more files may be open the ranks go on.
+// A port that was free a moment ago is better than none: if no more files may be open the ranks go on.
 int64_t NodeDaemon::port_for_ranks() {
   try {
     port_ = free_port();
@@ -203,7 +207,7 @@ void NodeDaemon::take(const Welcome& message) {
                                                                 .root = options_.machine_root,
                                                                 .whole_machine = own || !options_.shares_machine});
   }
-  if (message.generation > host_->generation()) host_->end_all();  // ranks that the driver knows nothing of any more
+  if (message.generation > host_->generation()) host_->end_all();  // ranks that the driver no longer knows
   beat_every_s_ = message.beat_every_s;
   lease_s_ = message.lease_s;
   loop_.cancel(beat_timer_);
@@ -241,13 +245,14 @@ void NodeDaemon::send_evidence() {
   for (const Evidence& one : told->evidence) send(one);
 }
 
-// As a program of its own: a check that hangs or crashes is a check that failed. Of each machine alone.
+// Run as a separate program, so that a check that hangs or crashes is a failed check. Each machine is checked
+// separately.
 void NodeDaemon::take(const RunChecks& message) {
   const fs::path output = node_folder(run_, options_.name) / "checks";
   std::error_code none;
   const fs::path disk = fs::exists(run_folder_, none) ? run_folder_ : fs::path(".");
   std::vector<std::string> words = {options_.program, "diagnose", "--json", "--folder", disk.string()};
-  // How much room there is on a disk that all share is no node's fault, and StorageSensor tells it.
+  // The free space of a shared disk is no node's fault, and StorageSensor reports it.
   words.insert(words.end(), {"--limit", "disk_free_bytes=0"});
   if (message.suite == "stop_time") {
     words.push_back("--deep");
@@ -257,7 +262,7 @@ void NodeDaemon::take(const RunChecks& message) {
   }
   const pid_t pid = children_.start(
       {.argv = words,
-       .environment = {"RANK=", "WORLD_SIZE=", "SLURM_STEP_ID=", "PET_NODE_RANK="},  // this machine alone, whoever started it
+       .environment = {"RANK=", "WORLD_SIZE=", "SLURM_STEP_ID=", "PET_NODE_RANK="},  // this machine only, whatever engine started it
        .log = output,
        .truncates_log = true,
        .death_signal = SIGKILL},
@@ -269,7 +274,7 @@ void NodeDaemon::finish_checks(int64_t id, const std::string& suite, const fs::p
   CheckResults results{.id = id, .suite = suite};
   try {
     const std::string said = read_text(output);
-    const size_t begin = said.find('{');  // warnings may stand before it
+    const size_t begin = said.find('{');  // warnings may precede it
     constexpr JsonRules kRules{.code = ExitCode::kCommunication, .what = "a diagnosis that cannot be read"};
     const auto report = SelfCheckReport::from_json(
         parse_json(begin == std::string::npos ? said : said.substr(begin), output.string(), kRules), output.string());

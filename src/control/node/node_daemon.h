@@ -1,9 +1,13 @@
-// NodeDaemon: `longhaul node`. One a machine (or several that stand for machines): connects to the driver, starts and ends ranks as it says,
-// tells it each second what they are at and at once when one has ended. Ranks go on while the driver is away: the daemon looks for it again
-// and again, at the address it was given or, with a file for an address, wherever that file points by then. Ranks that stand meanwhile are
-// ended when their lease is over (control/node/lease.h). After `patience_s` without a driver, or when the run's folder is gone, it ends its ranks and itself.
+// NodeDaemon: `longhaul node`. One daemon runs on each machine (or several, each of which stands for a
+// machine). It connects to the driver, starts and ends ranks on the driver's orders, reports every second
+// what they do, and reports immediately when one has ended. Ranks go on while the driver is away: the daemon
+// tries to reconnect again and again, at the given address or, if a file was given, at the address that the
+// file holds by then. Ranks that make no progress meanwhile are ended when their lease is over
+// (control/node/lease.h). After `patience_s` without a driver, or when the run's folder is gone, the daemon
+// ends its ranks and itself.
 //
-// Should the daemon die, its ranks are killed by the kernel: nothing of an old generation goes on unseen. Source: docs/sources/reliability.md §5.1.
+// If the daemon dies, the kernel kills its ranks, so that no rank of an old generation runs on unseen.
+// Source: docs/sources/reliability.md §5.1.
 #pragma once
 
 #include <filesystem>
@@ -27,14 +31,15 @@ namespace longhaul::control {
 
 struct NodeOptions {
   std::string driver;            // HOST:PORT, or a file that holds it (RUN/control/address)
-  std::filesystem::path secret;  // file
-  std::string name;              // of the node in the run; empty: Slurm's for it, else the host's
-  int64_t slots = 1;             // ranks that it can hold
+  std::filesystem::path secret;  // the file of the secret
+  std::string name;              // the node's name in the run; empty: Slurm's name of it, else the host's name
+  int64_t slots = 1;             // number of ranks that it can hold
   bool spare = false;
-  bool shares_machine = false;  // with other nodes of the run: samples are of its own ranks
+  bool shares_machine = false;  // with other nodes of the run: samples then cover its own ranks only
   double patience_s = 600;
-  std::string program;         // this one's file
-  MachineRoot machine_root{};  // what its health is read from; another than the default is read where nodes share a machine too
+  std::string program;  // the path of this program
+  // Where its health is read from; if it is not the default, it is read even where nodes share a machine.
+  MachineRoot machine_root{};
 };
 
 class NodeDaemon {
@@ -55,7 +60,7 @@ class NodeDaemon {
   void take(const GatherEvidence& message);
   void send_evidence();
   void take(const Release& message);
-  void take(const StillHere&) {}  // that it was heard is all
+  void take(const StillHere&) {}  // the message itself is the sign of life
   void take(const RenewKeys& message);
   void make_host(const std::string& run);
   void send(const NodeMessage& message);
@@ -63,7 +68,7 @@ class NodeDaemon {
   void beat();
   void look_for_news();
   void on_request_to_stop(int signal);
-  void leave(int64_t committed_step);  // when nothing is wanted of it any more
+  void leave(int64_t committed_step);  // after the node has nothing left to do
   void end(ExitCode code, const std::string& why);
   void finish_checks(int64_t id, const std::string& suite, const std::filesystem::path& output, int status);
   std::vector<RankBeat> running() const;
@@ -76,20 +81,20 @@ class NodeDaemon {
   std::string run_, own_address_;
   std::filesystem::path run_folder_;
   std::unique_ptr<FileLock> lock_;
-  std::unique_ptr<RankHost> host_;        // when the run is known
-  std::unique_ptr<NodeSampler> sampler_;  // when its folder is
+  std::unique_ptr<RankHost> host_;        // set when the run is known
+  std::unique_ptr<NodeSampler> sampler_;  // set when the run's folder is known
   std::unique_ptr<MachineWatch> watch_;
   std::shared_ptr<Channel> channel_;
   std::optional<StopRanks> ending_;
   double beat_every_s_ = 1, lease_s_ = 60;
   uint64_t beat_timer_ = 0;
   struct Asked;
-  std::shared_ptr<Asked> asked_;  // evidence that is put in words; null: none
-  int64_t alone_since_ns_ = 0;    // without a driver
-  int64_t port_ = 0;              // that was free when it was looked for last
-  std::string last_reason_;       // why the last connection was closed: said once
+  std::shared_ptr<Asked> asked_;  // evidence that is being put into words; null: none
+  int64_t alone_since_ns_ = 0;    // since when it has had no driver
+  int64_t port_ = 0;              // the port that was free when it was last looked for
+  std::string last_reason_;       // why the last connection was closed, so that each reason is printed once
   ExitCode code_ = ExitCode::kDone;
-  Worker words_{"evidence"};  // beats and leases do not wait for it
+  Worker words_{"evidence"};  // its own thread, so that heartbeats and leases do not wait
 };
 
 }  // namespace longhaul::control

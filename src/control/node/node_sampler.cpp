@@ -17,7 +17,8 @@ namespace longhaul::control {
 namespace {
 
 constexpr double kRetryOpening_s = 60;
-constexpr double kEnd_s = 2;  // for the thread to end; a driver or a file system that hangs does not keep the daemon
+// For the thread to end; a hanging driver or file system must not delay the daemon.
+constexpr double kEnd_s = 2;
 
 }  // namespace
 
@@ -35,7 +36,7 @@ struct NodeSampler::State {
   std::condition_variable changed;
   std::vector<int64_t> processes;
   bool ending = false, gone = false;  // gone: the thread has ended
-  // Of the thread alone.
+  // Only the thread uses these.
   std::optional<detect::SampleRingWriter> ring;
   std::optional<detect::MachineSampler> sampler;
   double next_try_s = 0;
@@ -56,7 +57,8 @@ void NodeSampler::State::loop() {
     lock.unlock();
     begin();
     lock.lock();
-    // The same moment on all machines whose clocks agree; half a second from now at least, so that no second comes twice.
+    // The same time on all machines whose clocks agree; at least half a second from now, so that no second
+    // comes twice.
     const double now_s = wall_time_s(), next_s = std::floor(now_s + 0.5) + 1;
     changed.wait_for(lock, std::chrono::duration<double>(next_s - now_s), [&] { return processes.empty() || ending; });
     if (processes.empty() || ending) continue;
@@ -82,7 +84,7 @@ void NodeSampler::State::begin() {
   }
 }
 
-// The first one after the ranks' start has no rates yet.
+// The first sample after the ranks' start has no rates yet.
 void NodeSampler::State::sample(const std::vector<int64_t>& running) {
   if (!ring) return;
   try {
@@ -126,7 +128,8 @@ NodeSampler::~NodeSampler() {
   lock.unlock();
   if (ended) return;
   log_warning("{}: its thread of samples hangs and is left behind", state_->options.owner.node);
-  new std::shared_ptr<State>(state_);  // on purpose: it lives as long as the thread that is in it, and ends with the process
+  // On purpose: it must live as long as its thread does, and ends with the process.
+  new std::shared_ptr<State>(state_);
 }
 
 void NodeSampler::ranks_run(std::vector<int64_t> processes) {

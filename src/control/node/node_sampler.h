@@ -1,11 +1,14 @@
-// NodeSampler: the thread of a node daemon that writes its machine's samples into the run's folder, RUN/samples/<node>.ring, at each full second
-// while the node's ranks run (detect/samples/sample_ring.h). Spares, and nodes between two starts, measure nothing: an idle machine is no peer of those that work.
+// NodeSampler: the thread of a node daemon that writes samples of its machine into the run's folder,
+// RUN/samples/<node>.ring, at each full second while the node's ranks run (detect/samples/sample_ring.h).
+// Spares, and nodes between two starts, record nothing, because an idle machine is no peer of machines that
+// work.
 //
 //   NodeSampler sampler({.folder = run / "samples", .owner = {…}});
-//   sampler.ranks_run({4711, 4712});  // their processes, from the daemon's loop, as often as it likes
-//   sampler.ranks_run({});            // none: the ring says so, and its file is closed
+//   sampler.ranks_run({4711, 4712});  // processes of the ranks, from the daemon's loop, as often as wanted
+//   sampler.ranks_run({});            // no ranks: the ring records it, and its file is closed
 //
-// A folder that cannot be written is warned of once and tried again each minute: training does not wait for samples.
+// A folder that cannot be written is warned of once and tried again every minute: training does not wait for
+// samples.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +20,8 @@
 namespace longhaul::control {
 
 struct NodeSamplerOptions {
-  std::filesystem::path folder;  // made when it is needed
-  detect::RingOwner owner;       // ranks_alone: samples are of their processes
+  std::filesystem::path folder;  // created when it is needed
+  detect::RingOwner owner;       // ranks_alone: the samples cover the processes of the ranks only
   MachineFiles files;
 };
 

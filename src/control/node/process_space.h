@@ -1,4 +1,5 @@
-// Whether process numbers of the kernel's log are those that this process sees: not in a container that counts its own.
+// Whether the process numbers in the kernel's log are those that this process sees. They are not in a
+// container that has a process namespace of its own.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +7,8 @@
 namespace longhaul::control {
 
 inline bool in_first_process_space(const std::filesystem::path& root) {
-  constexpr const char* kFirst = "pid:[4026531836]";  // a number of the kernel's for the space of the machine's first process
+  // The kernel's fixed number of the initial process namespace.
+  constexpr const char* kFirst = "pid:[4026531836]";
   std::error_code none;
   return std::filesystem::read_symlink(root / "proc/self/ns/pid", none).string() == kFirst;
 }

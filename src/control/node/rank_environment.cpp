@@ -41,12 +41,13 @@ constexpr std::array<std::string_view, 36> kInheritedBeginnings = {"LC_",     "L
                                                                    "PMI_",    "PMIX_",
                                                                    "JOBSET_", "JOB_COMPLETION_",
                                                                    "POD_",    "PET_"};
-// What each rank is told itself.
+// Variables of which each rank gets a value of its own.
 constexpr std::array<std::string_view, 12> kOfEachRank = {"RANK",           "WORLD_SIZE",          "LOCAL_RANK",     "LOCAL_WORLD_SIZE",
                                                           "GROUP_RANK",     "GROUP_WORLD_SIZE",    "MASTER_ADDR",    "MASTER_PORT",
                                                           "LONGHAUL_BOARD", "LONGHAUL_GENERATION", "LONGHAUL_LEASE", "LONGHAUL_NODE"};
 
-// Whatever it begins with: SLURM_JWT, TORCH_HUB_TOKEN. Who wants a rank to have one says so (--env).
+// Whatever the prefix is: SLURM_JWT, TORCH_HUB_TOKEN. A user who wants a rank to have one passes it with
+// --env.
 bool sounds_secret(std::string_view name) {
   constexpr std::string_view kSecrets[] = {"SECRET", "TOKEN",   "PASSWORD",   "PASSWD",      "PASSPHRASE", "CREDENTIAL",
                                            "JWT",    "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "WEBHOOK"};

@@ -23,7 +23,8 @@ constexpr double kLease_s = 30;      // twice the silence after which a driver g
 
 double age_s(int64_t then_ns) { return then_ns == 0 ? 0 : static_cast<double>(monotonic_ns() - then_ns) * 1e-9; }
 
-// A process that has not come so far as to expect the signal would be ended by it, and one that is stopped hears nothing.
+// A process that has not installed its handler yet would be ended by the signal, and a stopped one would not
+// handle it.
 bool hears(pid_t process, int signal) {
   std::ifstream file(fmt::format("/proc/{}/status", process));
   for (std::string word; file >> word;) {
@@ -34,7 +35,7 @@ bool hears(pid_t process, int signal) {
   return false;
 }
 
-// The end of what this generation has written.
+// The end of this generation's output.
 std::string last_words_of(const fs::path& log, int64_t begins) {
   std::ifstream file(log, std::ios::ate);
   if (log.empty() || !file) return "";
@@ -45,7 +46,8 @@ std::string last_words_of(const fs::path& log, int64_t begins) {
   return text;
 }
 
-// Innermost first, as FILE+PLACE: the same wherever the file was loaded, and nothing has to be looked up while ranks are waited for.
+// Innermost first, as FILE+OFFSET, which does not depend on where the file was loaded, and needs no look-up
+// while the driver waits for the ranks.
 std::string crash_of(const observe::BoardReader& board) {
   constexpr size_t kFrames = 12;
   const std::vector<observe::BoardModule> modules = board.modules();
@@ -91,7 +93,8 @@ RankBeat beat_of(const observe::RankProgress& now) {
   return beat;
 }
 
-// The step that a rank went on from, told by the ring of its last steps as long as that holds all of them.
+// The step from which a rank resumed, taken from the ring of its last steps as long as that holds all of
+// them.
 int64_t first_step_of(const observe::BoardReader& board, int64_t step) {
   const std::vector<observe::BoardStep> steps = board.steps();
   return steps.empty() || steps.size() >= observe::kBoardSteps ? step : steps.front().step - 1;
@@ -114,7 +117,7 @@ RankHost::RankHost(EventLoop& loop, Children& children, RankHostOptions options,
 bool RankHost::any_running() const { return !ranks_.empty() || waiting_; }
 
 void RankHost::start(const StartRanks& start) {
-  if (start.generation <= generation_) return;  // of the past, or said twice
+  if (start.generation <= generation_) return;  // an old generation, or a repeated message
   generation_ = start.generation;
   ended_.clear();
   waiting_ = start;
@@ -144,7 +147,7 @@ void RankHost::start_now(const StartRanks& start) {
   }
 }
 
-// Ranks that were stopped before they were started have ended: whoever waits for that hears it.
+// Ranks that were stopped before they were started have ended: the driver, which waits for that, is told.
 void RankHost::never_started(const StartRanks& start) {
   for (const int64_t rank : start.ranks) {
     const RankExited ended{.rank = rank, .generation = start.generation, .status = 128 + SIGKILL, .stopped = true};
@@ -173,7 +176,7 @@ std::vector<std::string> RankHost::environment(const StartRanks& start, size_t l
       fmt::format("GROUP_WORLD_SIZE={}", start.nodes),
       fmt::format("MASTER_ADDR={}", start.master_address),
       fmt::format("MASTER_PORT={}", start.master_port),
-      fmt::format("TORCHELASTIC_RESTART_COUNT={}", start.generation),  // keys of an earlier generation are not looked at
+      fmt::format("TORCHELASTIC_RESTART_COUNT={}", start.generation),  // keys of an earlier generation are ignored
       fmt::format("LONGHAUL_LAUNCHED={}", command_.launched),
       fmt::format("LONGHAUL_GENERATION={}", start.generation),
       fmt::format("LONGHAUL_NODE={}", options_.node),
@@ -187,7 +190,7 @@ std::vector<std::string> RankHost::environment(const StartRanks& start, size_t l
 void RankHost::start_one(const StartRanks& start, size_t local) {
   Rank rank{.rank = start.ranks[local], .generation = start.generation, .started_ns = monotonic_ns()};
   rank.board = options_.folder / "boards" / fmt::format("rank-{}", rank.rank);
-  fs::remove(rank.board);  // what an earlier rank said last is not this one's
+  fs::remove(rank.board);  // the last report of an earlier rank is not this one's
   if (rank.rank > 0 || !command_.terminal) {
     make_folders(fs::path(command_.run_folder) / "logs");
     rank.log = fs::path(command_.run_folder) / "logs" / fmt::format("rank-{}.log", rank.rank);
@@ -325,7 +328,7 @@ void RankHost::stop(const StopRanks& stop) {
     for (const Rank& rank : ranks_) Children::signal(rank.pid, hears(rank.pid, leave_signal()) ? leave_signal() : SIGKILL);
   } else {
     signal_all(SIGTERM);
-    signal_all(SIGCONT);  // one that is stopped hears nothing
+    signal_all(SIGCONT);  // a stopped process does not handle signals
   }
   loop_.after(stop.grace_s, [this, generation = stop.generation] {
     for (const Rank& rank : ranks_) {

@@ -1,11 +1,13 @@
-// RankHost: the ranks of one node. Starts them as processes of their own with what they must know in their environment, reads their boards,
-// sees them end, ends them. It decides nothing: the driver does.
+// RankHost: the ranks of one node. It starts them as processes of their own, with what they must know in
+// their environment, reads their boards, notices their ends, and ends them. It decides nothing: the driver
+// does.
 //
 //   RankHost host(loop, children, {.node = "node-0", .folder = "/dev/shm/longhaul-…/node-0"}, [&](const RankExited& exited) { … });
 //   host.set_command(command);  host.start(message);  host.stop(message);  host.running();
 //
-// A rank is started when none of an earlier generation is left: a file that two would write has one writer. The folder's memory/ holds
-// checkpoints that outlive ranks; boards/ what they said last. Belongs to the loop's thread. Source: docs/sources/reliability.md §5.1, §5.2.
+// A rank is started only when no rank of an earlier generation is left, so that no file has two writers. The
+// folder's memory/ holds checkpoints that outlive ranks, and boards/ holds their last reports. Only the
+// loop's thread may use it. Source: docs/sources/reliability.md §5.1, §5.2.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +28,7 @@ namespace longhaul::control {
 struct RankHostOptions {
   std::string node;
   std::filesystem::path folder;      // in shared memory
-  std::string program;               // this one's file
+  std::string program;               // the path of this program
   std::filesystem::path root = "/";  // where proc, sys and dev of this machine are
 };
 
@@ -38,20 +40,22 @@ class RankHost {
   void start(const StartRanks& start);
   void stop(const StopRanks& stop);
   void signal_all(int signal) const;
-  void ask_for_stacks() const;  // of those who would answer (SIGUSR2); on their boards a moment later
-  void end_all();               // at once
-  void renew_lease();           // ranks end themselves where this has not been called for half a minute
+  // Sends SIGUSR2 to the ranks that handle it; their stacks are on their boards a moment later.
+  void ask_for_stacks() const;
+  void end_all();      // immediately
+  void renew_lease();  // ranks end themselves if this is not called for half a minute
 
   int64_t generation() const { return generation_; }
   bool any_running() const;
   bool ending() const { return ending_ && any_running(); }  // they were given time to end by themselves
   std::vector<RankBeat> running() const;
   const std::vector<RankExited>& ended() const { return ended_; }  // of this generation
-  // Of those that run, as they are now: boards and /proc; stacks, where they were asked for. What is returned puts it in words, in any thread:
-  // names of functions are looked up, which takes seconds.
+  // Evidence of the running ranks as they are now: their boards and /proc, and their stacks if those were
+  // asked for. The returned function formats it, in any thread: it looks up the names of functions, which
+  // takes seconds.
   std::function<std::vector<Evidence>()> evidence() const;
-  std::vector<int64_t> processes() const;  // of ranks that have not ended, of any generation
-  bool moved() const;                      // a rank has ended a step, or begun its first, since the call before
+  std::vector<int64_t> processes() const;  // processes of ranks that have not ended, of any generation
+  bool moved() const;                      // a rank has completed a step, or begun its first, since the last call
 
  private:
   struct Rank {
@@ -59,8 +63,8 @@ class RankHost {
     pid_t pid = 0;
     int64_t started_ns = 0;
     std::filesystem::path board, log;
-    int64_t log_begins = 0;  // in its log, this generation
-    bool stopped = false;    // by us
+    int64_t log_begins = 0;  // where the lines of this generation begin in its log
+    bool stopped = false;    // by this node
     mutable int64_t resumed_step = -1;
     mutable std::optional<observe::BoardReader> reader;
   };
@@ -84,7 +88,7 @@ class RankHost {
   bool ending_ = false;
   std::vector<Rank> ranks_;
   std::vector<RankExited> ended_;
-  std::optional<StartRanks> waiting_;                           // for ranks of an earlier generation to be gone
+  std::optional<StartRanks> waiting_;                           // waits until the ranks of an earlier generation are gone
   mutable std::vector<std::pair<int64_t, int64_t>> last_seen_;  // rank and step
 };
 

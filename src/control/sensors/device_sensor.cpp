@@ -11,7 +11,8 @@ namespace fs = std::filesystem;
 
 constexpr int kNarrowLooks = 2;
 
-// By the class that PCI gives a card: "0x030200" is a 3-D controller, "0x020000" an Ethernet one. Others are no part of training.
+// By the PCI class of the card: "0x030200" is a 3-D controller, "0x020000" an Ethernet one. Other cards are
+// not used for training.
 std::string kind_of(const fs::path& card) {
   const std::string kind = kernel_line(card / "class");
   if (kind.starts_with("0x03") || kind.starts_with("0x12")) return "GPU";
@@ -21,7 +22,8 @@ std::string kind_of(const fs::path& card) {
 
 }  // namespace
 
-// Lanes tell of seat and riser; the speed of each falls by itself when a card has nothing to do.
+// The number of lanes shows the state of slot and riser; the speed of each lane drops by itself when a card
+// is idle.
 void DeviceSensor::look_at_cards(std::vector<HealthReport>& reports) {
   std::error_code none;
   std::set<std::string> present;
@@ -48,7 +50,7 @@ void DeviceSensor::look_at_cards(std::vector<HealthReport>& reports) {
   }
 }
 
-// Errors that the memory's own code could not correct, as the kernel counts them.
+// Errors that the memory's own error correction could not correct, as counted by the kernel.
 void DeviceSensor::look_at_memory(std::vector<HealthReport>& reports) {
   std::error_code none;
   for (const auto& controller : fs::directory_iterator(root_ / "sys/devices/system/edac/mc", none)) {

@@ -14,11 +14,10 @@
 namespace longhaul::control {
 namespace {
 
-// The limit of a look; a driver whose card has fallen off the bus does not answer.
+// The time limit of a query; a driver whose card has fallen off the bus does not answer.
 constexpr double kAnswer_s = 20;
 constexpr int kMissingLooks = 2, kHotLooks = 3;
-constexpr uint64_t kThrottled =
-    0x08 | 0x20 | 0x40 | 0x80;  // by the hardware, for heat (by software, by hardware), for power that is not there
+constexpr uint64_t kThrottled = 0x08 | 0x20 | 0x40 | 0x80;  // by the hardware, for heat (software, hardware), for lack of power
 
 constexpr const char* kHealthQuery =
     "--query-gpu=uuid,pci.bus_id,clocks_throttle_reasons.active,ecc.errors.uncorrected.volatile.total,remapped_rows.pending,"
@@ -36,7 +35,7 @@ uint64_t bits_of(const std::string& text) {
 
 }  // namespace
 
-// Without a table: `said_` has what was printed in its place.
+// Without a table, `said_` has the printed text.
 std::vector<GpuSensor::Row> GpuSensor::rows() {
   std::vector<Row> table;
   const ProcessResult answer = run_process({root_.nvidia_smi, kHealthQuery, "--format=csv,noheader,nounits"}, {}, kAnswer_s);

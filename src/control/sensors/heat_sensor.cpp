@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLooks = 6;  // in a row: clocks fall for a moment on machines that are well
+constexpr int kLooks = 6;  // in a row: clocks drop for a moment on healthy machines too
 
 }  // namespace
 

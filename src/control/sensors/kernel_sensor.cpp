@@ -12,8 +12,8 @@
 namespace longhaul::control {
 namespace {
 
-constexpr int64_t kSame_ns = 60'000'000'000;                          // the kernel says again and again what goes on
-constexpr std::array<int64_t, 4> kOfApplications = {13, 31, 43, 45};  // Xids that a program may cause by itself
+constexpr int64_t kSame_ns = 60'000'000'000;                          // the kernel repeats messages of a lasting condition
+constexpr std::array<int64_t, 4> kOfApplications = {13, 31, 43, 45};  // Xids that a program itself may cause
 
 std::optional<int64_t> number_behind(std::string_view text, std::string_view words) {
   const size_t at = text.find(words);
@@ -37,7 +37,7 @@ std::optional<HealthReport> xid_in(const std::string& line) {
   return HealthReport{.kind = "xid", .code = *number, .device = "GPU " + device, .text = brief(line.substr(begin), 300)};
 }
 
-// The word that names a device in the kernel's own messages of it.
+// The word that names a device in the kernel's messages about it.
 std::string device_in(const std::string& line) {
   for (const std::string_view before :
        {"error, dev ", "error on dev ", "EXT4-fs error (device ", "XFS (", "BTRFS error (device ", "nfs: server "}) {
@@ -75,7 +75,7 @@ std::string KernelSensor::absent() const {
   return log_.problem().empty() ? "" : fmt::format("Xid numbers and errors of disks (the kernel's log, {})", log_.problem());
 }
 
-// An error that a program causes by itself, of a program that is none of the ranks: they go on.
+// An error that a program itself causes, in a program that is none of the ranks: the ranks go on.
 bool KernelSensor::is_somebody_elses(const HealthReport& report, const std::string& line) const {
   if (report.kind != "xid" || std::ranges::find(kOfApplications, report.code) == kOfApplications.end()) return false;
   const auto process = number_behind(line, "pid=");

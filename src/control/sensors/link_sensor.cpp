@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A few errors are what the start of a link leaves.
+// A few errors remain from the start of a link.
 constexpr double kFewErrors = 100, kErrorShare = 1e-4;
 
 std::vector<fs::path> entries(const fs::path& folder) {
@@ -21,7 +21,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return found;
 }
 
-// Interfaces that lead to everywhere: in a container that is a virtual one, which has no device behind it.
+// Interfaces of the default route: in a container that is a virtual one without a device.
 std::set<std::string> default_routes(const fs::path& file) {
   std::set<std::string> names;
   std::istringstream lines(kernel_text(file));
@@ -35,12 +35,12 @@ std::set<std::string> default_routes(const fs::path& file) {
 
 }  // namespace
 
-// Interfaces that were never up are meant to be down.
+// Interfaces that were never up are intentionally down.
 void LinkSensor::look_at(const std::string& name, const fs::path& folder, std::vector<HealthReport>& reports) {
   const auto [found, first] = interfaces_.try_emplace(name);
   Interface& known = found->second;
   known.gone = false;
-  // The carrier is there or not at once; the state follows within a second.
+  // The carrier changes immediately; the state follows within a second.
   const std::string state = kernel_line(folder / "operstate"), carrier = kernel_line(folder / "carrier");
   const bool up = carrier.empty() ? state == "up" : carrier == "1";
   const double downs = kernel_number(folder / "carrier_down_count"), speed = kernel_number(folder / "speed");
@@ -72,7 +72,7 @@ void LinkSensor::look_at(const std::string& name, const fs::path& folder, std::v
            .noisy = known.noisy || noisy};
 }
 
-// "4: ACTIVE"; "200 Gb/sec (4X HDR)"; counters of the port beside them.
+// "4: ACTIVE"; "200 Gb/sec (4X HDR)"; the port's counters are in the same folder.
 void LinkSensor::look_at_port(const std::string& name, const fs::path& port, std::vector<HealthReport>& reports) {
   const auto [found, first] = interfaces_.try_emplace(name);
   Interface& known = found->second;
@@ -99,7 +99,7 @@ void LinkSensor::look_at_port(const std::string& name, const fs::path& port, std
   known = {.up = up, .downs = downs, .speed = std::max(speed, known.speed), .errors = errors, .slow = slow, .noisy = known.noisy || noisy};
 }
 
-// A card whose driver has given it up has no folder any more.
+// A card that its driver has given up has no folder any more.
 void LinkSensor::look_for_lost(const std::set<std::string>& present, std::vector<HealthReport>& reports) {
   for (auto& [name, known] : interfaces_) {
     if (present.contains(name) || known.gone) continue;
@@ -108,7 +108,7 @@ void LinkSensor::look_for_lost(const std::set<std::string>& present, std::vector
   }
 }
 
-// What happens to several links at once is one event: a card, a switch.
+// A simultaneous change of several links is one event: a card, a switch.
 std::vector<HealthReport> LinkSensor::in_one(const std::vector<HealthReport>& reports) {
   std::vector<HealthReport> joined;
   for (const HealthReport& report : reports) {

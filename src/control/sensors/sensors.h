@@ -1,7 +1,9 @@
-// Sensors: what a machine tells of its own health while a run goes on, as HealthReports for the driver (control/faults.h says what becomes of each).
-// A sensor looks at files of the kernel, or at what nvidia-smi prints, remembers what it saw, and reports what has changed for the worse since. What
-// a machine does not have is no fault: such a sensor reports nothing, and `absent` says why where its lack would surprise. All paths begin at a
-// root, so that tests, and containers that have the host's files elsewhere, can give another one. One thread at a time.
+// Sensors report the health of a machine during a run, as HealthReports for the driver (control/faults.h
+// lists the action for each). A sensor reads files of the kernel or the output of nvidia-smi, remembers what
+// it saw, and reports what has become worse since. What a machine does not have is no fault: the sensor then
+// reports nothing, and `absent` says why if its absence would surprise. All paths begin at a root folder, so
+// that tests, and containers that have the host's files elsewhere, can give another one. Not thread-safe: one
+// thread at a time.
 //
 //   sensor                reads                                                     reports
 //   KernelSensor          dev/kmsg                                                  xid, storage
@@ -38,7 +40,8 @@ class Sensor {
   virtual std::string absent() const { return ""; }  // what cannot be seen and why; empty: nothing to tell
 };
 
-// Lines of the kernel's log. `processes`: of the node's ranks, by which an error of somebody else's program on a GPU is told from theirs.
+// Reads the lines of the kernel's log. `processes`: those of the node's ranks, which distinguish their GPU errors
+// from those of other programs.
 class KernelSensor final : public Sensor {
  public:
   explicit KernelSensor(const MachineRoot& root);

@@ -79,7 +79,8 @@ class Playing {
   }
 
   void tick(int64_t life) {
-    if (over_ || life != life_ || core_ == nullptr || held_up_) return;  // held up: another tick is due when that is over
+    // Held up: another tick is due afterwards.
+    if (over_ || life != life_ || core_ == nullptr || held_up_) return;
     feed(Tick{});
     if (over_ || life != life_ || core_ == nullptr) return;
     if (cluster_.newest_usable() > committed_) feed(Committed{committed_ = cluster_.newest_usable()});
@@ -105,7 +106,7 @@ class Playing {
     }
   }
 
-  // Typed again after a while; what it was writing may be torn.
+  // The driver is started again after a while; what it was writing may be torn.
   void driver_dies() {
     tell("-- the driver dies");
     replay_is_the_same();
@@ -130,7 +131,7 @@ class Playing {
   void lost(const std::string& node) { feed(ConnectionLost{node}); }
 
   void run(const ToNode& command) { cluster_.deliver(command.node, command.message); }
-  // As the shell does: it is told why, and ends its ranks and itself.
+  // As in DriverService: the node is told why, and ends its ranks and itself.
   void run(const Refuse& command) { cluster_.deliver(command.node, Release{.reason = command.reason, .evicted = true}); }
   void run(const CloseConnection& command) { cluster_.cut(command.node); }
   void run(const WriteJournal& command) {
@@ -144,7 +145,7 @@ class Playing {
     }
   }
   void run(const WriteSkip& command) {
-    plan_.skipped = command.ranges;  // what skip.json says to a driver whose journal is lost
+    plan_.skipped = command.ranges;  // the contents of skip.json for a driver whose journal is lost
     std::vector<data::SampleRange> all = command.ranges;
     if (command.probe) all.push_back(*command.probe);
     cluster_.skip(joined(std::move(all)));
@@ -195,7 +196,7 @@ class Playing {
     });
   }
 
-  // Another fault came, or the end, before it was told what became of this one.
+  // Another fault or the end came before this one was resolved.
   void forget_single() {
     if (single_) --result_.single;
     single_.reset();
@@ -223,7 +224,7 @@ class Playing {
       single_ = target_;
       ++result_.single;
     }
-    quiet_after_s_ = time_.now_s + 40;  // another fault until then makes the story of two
+    quiet_after_s_ = time_.now_s + 40;  // another fault before then would mix the two incidents
   }
 
   bool injected(Injected kind) {
@@ -269,7 +270,7 @@ class Playing {
     return false;
   }
 
-  // At once, or in the middle of what it does about the next thing it hears.
+  // Immediately, or in the middle of its reaction to the next input.
   bool kill_driver() {
     if (core_ == nullptr) return false;
     if (dice_.uniform() < 0.5) {
@@ -281,7 +282,7 @@ class Playing {
     return true;
   }
 
-  // The driver's process stands: what comes meanwhile is heard afterwards, in its order.
+  // The driver's process stands still: what comes meanwhile is handled afterwards, in its order.
   bool hold_up(double for_s) {
     if (core_ == nullptr || held_up_) return false;
     held_up_ = true;
@@ -294,7 +295,7 @@ class Playing {
     return true;
   }
 
-  // With the driver that wrote it: the next one knows of nothing but what its status.json said, and what nodes say.
+  // The next driver only knows what the last one's status.json said, and what nodes report.
   bool lose_journal() {
     if (core_ == nullptr || dies_before_ > 0) return false;
     dies_in_the_middle_ = false;
@@ -335,7 +336,8 @@ class Playing {
     }
     result_.finished = over_ && result_.code == ExitCode::kDone;
     if (over_ && !documented(result_.code)) broken(fmt::format("ended with {}: {}", static_cast<int>(result_.code), result_.text));
-    const double end_s = time_.now_s + 200;  // everybody has heard, or is back from where it was and hears
+    // By then every node has been told, or has returned and been told.
+    const double end_s = time_.now_s + 200;
     cluster_.driver_gone();
     while (time_.now_s < end_s && cluster_.living_ranks() > 0 && time_.step()) {
     }
@@ -364,7 +366,7 @@ class Playing {
   std::string journal_;
   int64_t life_ = 0, dies_before_ = 0, newest_generation_ = 0, committed_ = -1;
   bool over_ = false, dies_in_the_middle_ = false, held_up_ = false;
-  std::vector<Input> unheard_;  // by a driver that is held up
+  std::vector<Input> unheard_;  // inputs that a held-up driver has not handled yet
   double begin_s_ = 0, quiet_after_s_ = 0;
   std::optional<int64_t> single_, target_;
 };

@@ -1,5 +1,6 @@
-// VirtualCluster: the machines of a simulation (simulation.h): daemons that follow the protocol, ranks that take steps together, checkpoints in the
-// memory of nodes and on disk. It knows no driver: what its daemons say goes to `on_message`, what the driver says comes by deliver().
+// VirtualCluster: the machines of a simulation (simulation.h): daemons that follow the protocol, ranks that
+// do steps together, checkpoints in the memory of nodes and on disk. It does not know the driver: messages of
+// its daemons go to `on_message`, and messages of the driver come through deliver().
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@
 
 namespace longhaul::control {
 
-// Things that happen at times, in order; those of one time in the order in which they were asked for.
+// VirtualTime runs actions in the order of their times; actions with the same time run in the order in which
+// they were added.
 class VirtualTime {
  public:
   double now_s = 1000;
@@ -49,7 +51,7 @@ class Dice {
   uint64_t next_ = 0;
 };
 
-// Of the samples that a run has trained on, after one more step.
+// Hash of the samples that a run has trained on, after one more step.
 uint64_t hash_after_step(uint64_t hash, int64_t step, const std::vector<data::SampleRange>& skip);
 
 class VirtualCluster {
@@ -58,39 +60,39 @@ class VirtualCluster {
   using OnLost = std::function<void(const std::string& node)>;
   VirtualCluster(const SimulationOptions& options, VirtualTime& time, std::vector<std::string>& broken);
 
-  OnMessage on_message;                                  // of a daemon that has a connection
-  OnLost on_lost;                                        // a connection is gone
-  std::function<void(const std::string& node)> on_died;  // the daemon's process is gone, its machine is not
+  OnMessage on_message;                                  // from a daemon that is connected
+  OnLost on_lost;                                        // a connection is lost
+  std::function<void(const std::string& node)> on_died;  // the daemon's process died, its machine did not
 
-  void begin();                                                         // all daemons
-  void deliver(const std::string& node, const DriverMessage& message);  // from the driver, now
-  void driver_gone();                                                   // all connections with it
-  void cut(const std::string& node) { disconnect(node); }               // by the driver
+  void begin();                                                         // starts all daemons
+  void deliver(const std::string& node, const DriverMessage& message);  // a message from the driver, now
+  void driver_gone();                                                   // all its connections are lost
+  void cut(const std::string& node) { disconnect(node); }               // the driver closes the connection
   void start_daemon(const std::string& node);
   void skip(std::vector<data::SampleRange> ranges) { skip_file_ = std::move(ranges); }
 
-  // Faults. Each says whether there was anything to do it to.
+  // Injected faults. Each function returns false if there was nothing to inject the fault into.
   bool end_rank(int64_t rank, int64_t status, bool out_of_memory);
   bool end_all(int64_t status);
   bool hang(int64_t rank, bool stopped);
   bool kill_daemon(const std::string& node);
-  bool supervise(const std::string& node);  // its daemon, which has died, is there again at once
+  bool supervise(const std::string& node);  // its daemon, which has died, is restarted immediately
   bool lose_node(const std::string& node, double back_after_s);
   bool partition(const std::string& node, double for_s);
   bool report(const std::string& node, const HealthReport& report);
 
   std::vector<std::string> nodes() const;
-  std::optional<int64_t> any_rank(Dice& dice, const std::string& not_on = "") const;  // that trains
+  std::optional<int64_t> any_rank(Dice& dice, const std::string& not_on = "") const;  // one that trains
   std::string node_of_rank(int64_t rank) const;
   bool training() const { return run_.training; }
   bool idle() const { return !run_.training; }
   int64_t generation() const { return run_.generation; }
   int64_t step() const { return run_.step; }
   int64_t living_ranks() const;
-  int64_t newest_usable() const;  // step
+  int64_t newest_usable() const;  // the newest step that can be loaded
   uint64_t samples_hash() const { return run_.hash; }
   int64_t hanging_rank() const { return hanging_; }
-  std::optional<int64_t> deadly;  // sample
+  std::optional<int64_t> deadly;  // sample that kills the ranks
 
  private:
   struct RankHere {
@@ -107,7 +109,7 @@ class VirtualCluster {
     std::map<int64_t, RankHere> ranks;
     std::vector<RankExited> ended;
   };
-  // The generation that was started last, as its ranks see it.
+  // Run: the generation that was started last, as its ranks see it.
   struct Run {
     int64_t generation = 0, world = 0;
     std::set<int64_t> started;
@@ -120,7 +122,7 @@ class VirtualCluster {
   struct Saved {
     uint64_t hash = 0;
     std::vector<data::SampleRange> skip;
-    std::set<std::string> holders;  // nodes whose memory has it; empty: on disk
+    std::set<std::string> holders;  // nodes that hold it in memory; empty: it is on disk
     int64_t generation = 0;
   };
 
@@ -141,7 +143,7 @@ class VirtualCluster {
   void save();
   void complain(const std::string& what);
   RankHere* find(int64_t rank);
-  bool whole() const;  // all ranks of the run live and move
+  bool whole() const;  // all ranks of the run live and make progress
 
   const SimulationOptions& options_;
   VirtualTime& time_;

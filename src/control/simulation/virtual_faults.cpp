@@ -1,4 +1,4 @@
-// What can be done to a virtual cluster (virtual_cluster.h).
+// The faults that can be injected into a virtual cluster (virtual_cluster.h).
 #include <algorithm>
 
 #include "control/simulation/virtual_cluster.h"
@@ -94,7 +94,7 @@ bool VirtualCluster::lose_node(const std::string& name, double back_after_s) {
     if (rank.generation == run_.generation) run_.broken = true;
   }
   machine.ranks.clear();
-  // What was in its memory is gone: a step with two nodes less is not whole any more.
+  // The contents of its memory are lost: a step that has lost two nodes is no longer complete.
   for (auto saved = memory_.begin(); saved != memory_.end();) {
     const size_t had = saved->second.holders.size();
     saved->second.holders.erase(name);
@@ -115,7 +115,8 @@ bool VirtualCluster::partition(const std::string& name, double for_s) {
   Machine& machine = machines_.at(name);
   if (!machine.reachable || !machine.daemon) return false;
   machine.reachable = false;
-  time_.after(options_.policy.node_silent_s, [this, name, connection = machine.connection] {  // nothing was heard of the driver
+  // Nothing was heard from the driver.
+  time_.after(options_.policy.node_silent_s, [this, name, connection = machine.connection] {
     const Machine& cut_off = machines_.at(name);
     if (!cut_off.reachable && cut_off.connection == connection) disconnect(name);
   });

@@ -14,7 +14,7 @@ constexpr size_t kChallengeBytes = 32;
 constexpr JsonRules kHandshakeRules{
     .code = ExitCode::kCommunication, .what = "a greeting that cannot be read", .depth = 2, .string_bytes = 512};
 
-// A challenge, or half of a key exchange.
+// The bytes of a challenge, or of half of a key exchange.
 std::string number_in(const JsonView& greeting, const char* name) {
   std::string bytes = from_hex(greeting.at(name).string());
   if (bytes.size() != kChallengeBytes)
@@ -79,7 +79,7 @@ void Handshake::exchange(std::string_view theirs) {
   shared_ = *shared;
 }
 
-// Everything that both sides have said, each part with its length in front.
+// Everything that both sides have sent, each part preceded by its length.
 std::string Handshake::transcript(std::string_view purpose) const {
   const Identity& driver = listens_ ? self_ : peer_;
   const Identity& peer = listens_ ? peer_ : self_;
@@ -158,7 +158,7 @@ Handshake::Step Handshake::on_challenge(std::string_view message) {
     return refuse(ExitCode::kUsage, "the driver has another key than this secret's: copy RUN/control/secret again", false);
   }
   exchange(driver_half_);
-  // A node that is started by hand takes the job that it finds.
+  // A node that was started by hand accepts the job that it finds.
   if (self_.job.empty()) self_.job = peer_.job;
   const nlohmann::json claim = {{"protocol", kProtocol},
                                 {"version", self_.version},

@@ -1,11 +1,15 @@
-// Authentication: how two processes of one job come to believe each other, and what they say afterwards. Each role has a key of its own (Keys): nodes
-// share a secret, operators another, and the driver alone can sign. No key is ever sent. Who listens sends a challenge and half of a key exchange
-// (X25519), who connects answers with its own and a proof (HMAC-SHA256 by its role's secret over all that both have said, and all that it claims to be);
-// the driver answers with a proof by the same secret and its signature (Ed25519) over the same. So a node can be neither the driver of another one nor an
-// operator, though all nodes have one secret. The keys of the two directions come from the exchange and the secret: what is said after that can be
-// read by nobody else, and a message that is changed, repeated, left out or moved ends the connection (AES-256-GCM, its number in it).
+// Authentication: how two processes of one job prove their identity to each other, and how their messages are
+// encrypted. Each role has a key of its own (Keys): nodes share one secret, operators another, and only the
+// driver can sign. No key is ever sent. The listening side sends a challenge and half of a key exchange
+// (X25519). The connecting side answers with its own challenge and half, and a proof: the HMAC-SHA256, with
+// its role's secret, of all that both have sent and of the identity that it claims. The driver answers with a
+// proof by the same secret and with its signature (Ed25519) of the same text. So a node can act neither as
+// the driver of another node nor as an operator, although all nodes have the same secret. The keys of the two
+// directions are derived from the exchange and the secret. Nobody else can read the messages that follow, and
+// a message that is changed, repeated, left out or reordered ends the connection (AES-256-GCM with the
+// message's number).
 //
-// Neither knows sockets: text in, text out. Source: docs/sources/reliability.md §9.2.
+// The classes know no sockets: text in, text out. Source: docs/sources/reliability.md §9.2.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +22,45 @@
 
 namespace longhaul::control {
 
-inline constexpr size_t kHandshakeLimit = 4096;  // bytes of one of its messages
+inline constexpr size_t kHandshakeLimit = 4096;  // bytes of one handshake message
 
-// What a process knows of the job's keys, all as bytes; empty: it does not have that one. Files of them lie in RUN/control:
-//   secret           of nodes, copied to them; and the public half of the driver's key, by which they know it
-//   operator-secret  of who may ask for the state of a run and for evictions, likewise
+// Keys: the keys of the job that a process has, as bytes; an empty one is missing. Their files are in
+// RUN/control:
+//   secret           of the nodes, copied to each; it also holds the public half of the driver's key
+//   operator-secret  of the operators, who may ask for the state of a run and for evictions; likewise
 //   driver-key       of the driver alone
 struct Keys {
   std::string of_nodes, of_operators;
-  std::string signing;  // the driver's own
-  std::string
-      driver;  // its public half. Who has none (a copy of a secret of before there was one) takes that of the first driver with the secret
+  std::string signing;  // the driver's own private key
+  std::string driver;   // public half; a process without it takes that of the first driver with the secret
 };
-Keys driver_keys(const std::filesystem::path& control);  // those that are there, else new ones; files of before are brought up to date
+// Reads the existing files, else makes new keys; files of an older format are converted.
+Keys driver_keys(const std::filesystem::path& control);
 Keys node_keys(const std::filesystem::path& secret);
 Keys operator_keys(const std::filesystem::path& control);
 
-// What a process is in the job.
+// Identity: the part that a process has in the job.
 struct Identity {
-  std::string role;         // "driver", "node", "operator" (who asks for the state of a run, or for an eviction)
-  std::string name;         // of the node; of the others empty
-  std::string job;          // of the run
-  uint64_t generation = 0;  // the newest that it knows of
-  std::string version;      // of the program
+  std::string role;         // "driver", "node" or "operator" (who asks for the state of a run, or for an eviction)
+  std::string name;         // name of the node; empty for the other roles
+  std::string job;          // name of the run's job
+  uint64_t generation = 0;  // the newest generation that it knows
+  std::string version;      // version of the program
 };
 Identity own_identity(std::string role, std::string name, std::string job, uint64_t generation);
 
-// One direction of an established connection.
+// Seal: the encryption of one direction of an established connection.
 class Seal {
  public:
   Seal() = default;
   explicit Seal(std::string key) : key_(std::move(key)) {}
-  bool empty() const { return key_.empty(); }                // there is none yet
-  std::string close(std::string_view message);               // as nobody else can read it
-  std::optional<std::string> open(std::string_view sealed);  // nullopt: this is not the next message of who has the key
-  void renew(std::string_view label);  // from now on another key, made of this one; who learns it cannot find the old one
+  bool empty() const { return key_.empty(); }   // it has no key yet
+  std::string close(std::string_view message);  // encrypts the message
+  // decrypts; nullopt: `sealed` is not the next message of the holder of the key.
+  std::optional<std::string> open(std::string_view sealed);
+  // Derives the next key from the current one; the holder of the new key cannot compute the old one.
+  void renew(std::string_view label);
+
  private:
   std::string key_;
   uint64_t number_ = 0;
@@ -60,24 +68,26 @@ class Seal {
 
 class Handshake {
  public:
-  // `listens`: the driver's side. It takes peers of its job alone; who connects refuses a driver of another job or an older generation.
+  // `listens`: true on the driver's side. It accepts peers of its own job only. The connecting side refuses a
+  // driver of another job or of an older generation.
   Handshake(Keys keys, Identity self, bool listens);
 
   struct Refusal {
     ExitCode code = ExitCode::kUsage;
     std::string reason;
-    bool proven = false;  // the other side has the secret
+    bool proven = false;  // true: the other side has proved that it has the secret
   };
   struct Step {
     std::string reply;  // to be sent; empty: nothing
     bool established = false;
-    std::optional<Refusal> refused;  // to be closed after the reply
+    std::optional<Refusal> refused;  // close the connection after the reply
   };
-  std::string opening();  // what to send at first; empty: nothing
+  std::string opening();  // the first message to send; empty: none
   Step on(std::string_view message);
 
   const Identity& peer() const { return peer_; }
-  const std::string& driver_key() const { return keys_.driver; }  // once established: the one that the driver has signed with
+  // Once established: the public key with which the driver has signed.
+  const std::string& driver_key() const { return keys_.driver; }
   Seal sending() const { return Seal(key(listens_ ? "driver" : "peer")); }
   Seal receiving() const { return Seal(key(listens_ ? "peer" : "driver")); }
 
@@ -89,16 +99,17 @@ class Handshake {
   std::string prove(std::string_view who) const;
   std::string key(std::string_view direction) const;
   std::string transcript(std::string_view purpose) const;
-  const std::string& secret() const;  // of the role of who connects
+  const std::string& secret() const;  // the secret of the connecting side's role
   void exchange(std::string_view theirs);
 
   Keys keys_;
   Identity self_, peer_;
   bool listens_;
-  int messages_ = 0;                               // received
+  int messages_ = 0;                               // number of received messages
   std::string driver_challenge_, peer_challenge_;  // 32 bytes each
-  std::string own_exchange_, shared_;              // 32 bytes each: our half of the key exchange, what both halves make
-  std::string driver_half_, peer_half_;            // the halves that were sent
+  // 32 bytes each: this side's half of the key exchange, and the shared result.
+  std::string own_exchange_, shared_;
+  std::string driver_half_, peer_half_;  // the two halves that were sent
 };
 
 }  // namespace longhaul::control

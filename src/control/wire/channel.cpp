@@ -52,7 +52,7 @@ void Channel::close() {
 void Channel::fail(std::string reason, std::optional<Handshake::Refusal> refused) {
   const bool was_open = !receiving_.empty();
   release();
-  // Last: the handler may let go of this channel, which on_ready still holds.
+  // This comes last: the handler may release this channel, which on_ready still holds.
   if (const auto closed = std::exchange(handlers_, {}).closed) closed({std::move(reason), std::move(refused), was_open});
 }
 
@@ -122,7 +122,7 @@ void Channel::push(std::string_view payload) {
   if (!socket_) return;
   unsent_ += to_frame(payload);
   if (unsent_.size() > limits_.unsent_bytes) {
-    // Not at once: whoever sends may be in the middle of a list of channels.
+    // Not immediately, because the sender may be iterating over a list of channels.
     unsent_.clear();
     open_ = false;
     loop_.forget(socket_.descriptor());
@@ -140,7 +140,7 @@ void Channel::write() {
     const Socket::Result result = socket_.write(unsent_, written);
     if (result == Socket::Result::kNothing) return;
     if (result == Socket::Result::kEnd) {
-      unsent_.clear();  // what the other side has said before it went is still read
+      unsent_.clear();  // messages that the other side sent before it closed are still read
       break;
     }
     unsent_.erase(0, written);
@@ -148,7 +148,8 @@ void Channel::write() {
   loop_.change(socket_.descriptor(), {.reads = true, .writes = false});
 }
 
-// While this process stood nobody listened: what the other side said then is still to be read, so that time is no silence.
+// While this process stood still nothing was read: messages of that time are still to be read, so it does not
+// count as silence.
 void Channel::look_at_clock() {
   const int64_t now_ns = monotonic_ns(), since_ns = now_ns - std::exchange(looked_ns_, now_ns);
   if (const double stood_s = static_cast<double>(since_ns) * 1e-9 - 2 * look_every_s(); stood_s > 0) heard_ns_ += since_ns;

@@ -1,11 +1,12 @@
-// Channel: an authenticated connection of the control plane, driven by an EventLoop. Messages come out whole, in order, once each, from who
-// has the job's secret; anything else closes it with a reason. Who is silent, sends too fast or does not read what it is sent is cut off:
-// a stranger or a node that hangs never holds up the others.
+// Channel: an authenticated connection of the control plane, driven by an EventLoop. Messages arrive whole,
+// in order, once each, and only from holders of the job's secret; anything else closes the channel with a
+// reason. A peer that is silent, sends too fast or does not read what it is sent is disconnected, so that a
+// stranger or a hanging node never delays the others.
 //
 //   auto channel = Channel::make(loop, std::move(socket), Handshake(…), {.opened = …, .message = …, .closed = …});
 //   channel->send(R"({"beat":…})");
 //
-// Belongs to the loop's thread. Handlers may let go of the channel.
+// Only the loop's thread may use it. Handlers may release the channel.
 #pragma once
 
 #include <functional>
@@ -22,10 +23,10 @@
 namespace longhaul::control {
 
 struct ChannelLimits {
-  double handshake_s = 5;               // until it is established
-  double silence_s = 15;                // then between two messages of the other side
-  size_t unsent_bytes = 8 << 20;        // that the other side has not taken
-  int64_t messages_per_second = 10000;  // of the other side
+  double handshake_s = 5;               // until the connection is established
+  double silence_s = 15;                // afterwards, between two messages of the other side
+  size_t unsent_bytes = 8 << 20;        // limit of bytes that the other side has not received yet
+  int64_t messages_per_second = 10000;  // limit for the other side
 };
 
 class Channel : public std::enable_shared_from_this<Channel> {
@@ -38,20 +39,22 @@ class Channel : public std::enable_shared_from_this<Channel> {
   struct Handlers {
     std::function<void(const Identity& peer)> opened;
     std::function<void(std::string_view message)> message;
-    std::function<void(const Closing&)> closed;  // once; not when close() was called
+    std::function<void(const Closing&)> closed;  // called once; not after close()
   };
   static std::shared_ptr<Channel> make(EventLoop& loop, Socket socket, Handshake handshake, Handlers handlers, ChannelLimits limits = {});
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  void send(std::string_view message);                                   // before it is open or after it was closed: lost
-  void renew_sending(std::string_view label) { sending_.renew(label); }  // both sides, between the same two messages
+  void send(std::string_view message);  // lost if the channel is not open yet or was closed
+  // On both sides, between the same two messages.
+  void renew_sending(std::string_view label) { sending_.renew(label); }
   void renew_receiving(std::string_view label) { receiving_.renew(label); }
-  void close();  // what the system takes at once of what is unsent still goes out
+  void close();  // unsent bytes that the system accepts at once are still sent
   bool is_open() const { return open_; }
   const Identity& peer() const { return handshake_.peer(); }
-  const std::string& driver_key() const { return handshake_.driver_key(); }  // of who was believed to be the driver
+  // Key of the peer that has proved to be the driver.
+  const std::string& driver_key() const { return handshake_.driver_key(); }
   const std::string& peer_address() const { return address_; }
   std::string own_address() const { return socket_.own_address(); }
 
@@ -79,7 +82,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Seal sending_, receiving_;
   std::string unsent_;
   bool connected_ = false, open_ = false;
-  int64_t heard_ns_ = 0, looked_ns_ = 0, second_ns_ = 0, messages_ = 0;  // messages: since second_ns_
+  // messages_: received since second_ns_.
+  int64_t heard_ns_ = 0, looked_ns_ = 0, second_ns_ = 0, messages_ = 0;
   uint64_t timer_ = 0;
 };
 

@@ -1,12 +1,15 @@
-// What driver, node daemons and the command line say to each other, as plain values and as JSON (one object a frame, "type" names the struct).
+// The messages between the driver, the node daemons and the command line, as structs and as JSON (one object
+// a frame; "type" names the struct).
 //
 //   node → driver      NodeHello, NodeBeat, RankExited, HealthReport, CheckResults, Evidence
 //   driver → node      Welcome, StartRanks, StopRanks, RunChecks, GatherEvidence, Release, StillHere, RenewKeys
 //   client → driver    StatusRequest, EvictRequest, DrainRequest          driver → client   Answer
 //
-// Clocks of machines are never compared: what is old is told as an age in seconds by who saw it. Seconds are doubles, a NaN loss travels as the
-// text "nan". Everything that belongs to one start of the ranks carries its generation; who gets one that is older than its own passes it over.
-// Frames, their limits and who may say what: control/wire/frame.h, control/wire/authentication.h. Source: docs/sources/reliability.md §5.2, §9.2.
+// Clocks of different machines are never compared: the sender gives the age of an event in seconds. Seconds
+// are doubles, and a NaN loss is sent as the text "nan". Everything that belongs to one start of the ranks
+// carries its generation; a receiver ignores a generation older than its own. Frames, their limits and the
+// permissions of roles: control/wire/frame.h, control/wire/authentication.h. Source:
+// docs/sources/reliability.md §5.2, §9.2.
 #pragma once
 
 #include <cstdint>
@@ -23,47 +26,53 @@ namespace longhaul::control {
 
 inline constexpr int64_t kProtocolVersion = 1;
 
-// The last collective that a rank began.
+// CollectiveBeat: the last collective operation that a rank began.
 struct CollectiveBeat {
-  std::string group, name, kind, state;  // "world/dp 0", "loss", "all_reduce", "scheduled" | "started" | "completed"; all empty: none yet
-  int64_t sequence = 0;                  // in its group
+  // "world/dp 0", "loss", "all_reduce", "scheduled" | "started" | "completed"; all empty: none yet.
+  std::string group, name, kind, state;
+  int64_t sequence = 0;  // in its group
   bool operator==(const CollectiveBeat&) const = default;
   static constexpr auto fields();
 };
 
 struct RankError {
-  int64_t code = 0;          // the exit code that it will end with; 0: none
+  int64_t code = 0;          // the exit code with which the rank will end; 0: none
   std::string text;          // at most 4 KiB
-  bool consequence = false;  // of another rank's failure, as this rank says itself
-  double age_s = -1;         // since it failed; -1: not known
+  bool consequence = false;  // the rank itself says that another rank's failure was the reason
+  double age_s = -1;         // seconds since it failed; -1: unknown
   bool operator==(const RankError&) const = default;
   static constexpr auto fields();
 };
 
-// Work that a rank's other threads are at, and that it may have to wait for (base/threads/background_work.h).
+// BackgroundBeat: work of a rank's background threads for which the rank may have to wait
+// (base/threads/background_work.h).
 struct BackgroundBeat {
   std::string name;
   double age_s = 0;
-  double allowed_s = 0;  // where none of its kind was seen to end
+  double allowed_s = 0;  // limit while none of its kind was seen to end
   bool operator==(const BackgroundBeat&) const = default;
   static constexpr auto fields();
 };
 
-// What one rank is at, from its board (observe/board/rank_board.h), with the board's times made ages by the daemon of its node.
+// RankBeat: what one rank does, from its board (observe/board/rank_board.h). The daemon of its node converts
+// the board's times to ages.
 struct RankBeat {
   int64_t rank = 0, generation = 0, pid = 0;
-  double beat_age_s = 0;      // since its beat thread last ran: large in a process that is stopped
-  double progress_age_s = 0;  // since step, micro-step or collective changed: alive is not progressing
-  int64_t step = 0;           // optimizer steps done, those of the checkpoint gone on from included; -1: not known yet (loading)
-  int64_t resumed_step = -1;  // of the checkpoint gone on from; 0: from the beginning; -1: not known (yet)
+  double beat_age_s = 0;  // since its beat thread last ran: large in a process that is stopped
+  // Since step, micro-step or collective changed: a process that lives may still make no progress.
+  double progress_age_s = 0;
+  // Completed optimizer steps, including those before the loaded checkpoint; -1: unknown (loading).
+  int64_t step = 0;
+  int64_t resumed_step = -1;  // step of the loaded checkpoint; 0: from the beginning; -1: unknown (yet)
   int64_t micro_step = 0;
-  std::string phase = "start";  // start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, idle
+  // One of: start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, idle.
+  std::string phase = "start";
   double phase_age_s = 0;
   CollectiveBeat collective;
   double loss = 0, gradient_norm = 0;
   int64_t tokens = 0, resident_bytes = 0;
   double step_seconds = 0;         // of the last step
-  observe::Metrics phase_seconds;  // in the last step, by phase
+  observe::Metrics phase_seconds;  // of the last step, by phase
   std::vector<BackgroundBeat> background;
   RankError error;
   bool operator==(const RankBeat&) const = default;
@@ -73,49 +82,53 @@ struct RankBeat {
 struct RankExited {
   int64_t rank = 0, generation = 0, pid = 0;
   int64_t status = 0;          // exit code, or 128 + signal
-  double age_s = 0;            // since it ended, when this was sent
-  bool stopped = false;        // the daemon had sent it a signal before: it says nothing about the rank
-  bool out_of_memory = false;  // the kernel's OOM killer, or a limit of its group, took it
-  int64_t step = -1;           // steps done, from its board; -1: not known
+  double age_s = 0;            // seconds since it ended, when this was sent
+  bool stopped = false;        // the daemon had sent it a signal before, so the status says nothing about the rank
+  bool out_of_memory = false;  // killed by the kernel's OOM killer, or for a limit of its cgroup
+  int64_t step = -1;           // completed steps, from its board; -1: unknown
   RankError error;             // from its board
   std::string last_words;      // the end of its log, at most 4 KiB
-  std::string stack;           // where it was when it crashed, one frame a line, where it could tell
+  std::string stack;           // where it was when it crashed, one frame a line, if it could report it
   bool operator==(const RankExited&) const = default;
   static constexpr auto fields();
 };
 
-// First message of a daemon on each connection; also what a driver that was started again learns of ranks that went on.
+// NodeHello: the first message of a daemon on each connection. A restarted driver also learns from it about
+// the ranks that went on.
 struct NodeHello {
   int64_t protocol = kProtocolVersion;
-  std::string version;                 // of Longhaul: every node of a run has the same
-  std::string run;                     // the name that the secret was made for
+  std::string version;                 // version of Longhaul; all nodes of a run have the same
+  std::string run;                     // name of the run for which the secret was made
   std::string node;                    // its name in the run: "node-0"
   std::string host, boot_id, address;  // address: where ranks of other nodes reach this one
   int64_t pid = 0;
-  int64_t slots = 1;       // ranks it can hold
-  bool spare = false;      // asked to wait until it is needed
-  int64_t free_port = 0;   // for the ranks' rendezvous, should rank 0 come here
-  int64_t generation = 0;  // the newest it has seen
+  int64_t slots = 1;       // number of ranks that it can hold
+  bool spare = false;      // it waits until it is needed
+  int64_t free_port = 0;   // for the ranks' rendezvous, if rank 0 is placed here
+  int64_t generation = 0;  // the newest that it has seen
   std::vector<RankBeat> running;
-  std::vector<RankExited> ended;  // of that generation
+  std::vector<RankExited> ended;  // those of that generation
   bool operator==(const NodeHello&) const = default;
   static constexpr auto fields();
 };
 
-// Each second, and at once when something changed.
+// NodeBeat: sent every second, and immediately when something has changed.
 struct NodeBeat {
   int64_t generation = 0;
   int64_t free_port = 0;
   std::vector<RankBeat> running;
-  std::vector<RankExited> ended;  // of this generation, all of them again: none is lost with a connection
+  // All of this generation in every message, so that none is lost with a connection.
+  std::vector<RankExited> ended;
   bool operator==(const NodeBeat&) const = default;
   static constexpr auto fields();
 };
 
-// Something the daemon has seen of its machine, or a detector of a rank or node (stragglers, Minder).
+// HealthReport: an observation of the daemon about its machine, or of a detector about a rank or node
+// (stragglers, Minder).
 struct HealthReport {
-  // By the daemon of its machine (sensors.h): "xid", "device_missing", "device_broken", "device_degraded", "network", "degraded_link", "throttled",
-  // "storage". By who compares nodes: "slow", "slow_now".
+  // From the daemon of the machine (sensors.h): "xid", "device_missing", "device_broken", "device_degraded",
+  // "network", "degraded_link", "throttled", "storage". From detectors that compare nodes: "slow",
+  // "slow_now".
   std::string kind;
   int64_t code = 0;    // of "xid": its number; of "storage": errno
   int64_t rank = -1;   // -1: the node as a whole
@@ -128,50 +141,53 @@ struct HealthReport {
 struct CheckResult {
   std::string name;  // "gemm_checksum"
   bool passed = true;
-  double measured = 0, limit = 0;  // in `unit`; both 0: it measures nothing
+  double measured = 0, limit = 0;  // in `unit`; both 0: the check measures nothing
   std::string unit, text;
-  std::string signature;  // of bits that must be equal on all nodes ("" : nothing to compare): the minority has failed
+  // A hash of bits that must be equal on all nodes ("": nothing to compare); nodes in the minority have
+  // failed.
+  std::string signature;
   bool operator==(const CheckResult&) const = default;
   static constexpr auto fields();
 };
 
 struct CheckResults {
-  int64_t id = 0;     // of the RunChecks
-  std::string suite;  // its name
+  int64_t id = 0;     // id of the RunChecks message
+  std::string suite;  // name of the suite
   std::vector<CheckResult> checks;
   bool operator==(const CheckResults&) const = default;
   static constexpr auto fields();
 };
 
-// Of one rank that hangs. The driver's shell hands all of them to the hang analysis.
+// Evidence about one rank that hangs. DriverService passes all of it to the hang analysis.
 struct Evidence {
   int64_t generation = 0, rank = 0;
   std::string calls;    // its flight recorder as JSON
-  std::string stacks;   // where its threads are
+  std::string stacks;   // stacks of its threads
   std::string process;  // state and wait channel from /proc
-  bool last = false;    // this node has sent all it has
+  bool last = false;    // this node has sent all that it has
   bool operator==(const Evidence&) const = default;
   static constexpr auto fields();
 };
 
-// What a rank of this run is started with. The driver's shell puts it into the core's Welcome.
+// RunCommand: how a rank of this run is started. DriverService puts it into the core's Welcome.
 struct RunCommand {
-  std::vector<std::string> words;        // "train", the recipe, overrides; those of a width follow
-  std::vector<std::string> options;      // "--run" and what else stands behind them
-  std::vector<std::string> environment;  // NAME=VALUE, beside what ranks inherit (control/node/rank_environment.h)
-  std::string launched;                  // what was typed after `launch`, for what the ranks tell to type next
-  std::string folder, run_folder;        // where it was typed; of the run
-  bool terminal = false;                 // rank 0 speaks where the daemon does; else into its log
+  std::vector<std::string> words;    // "train", the recipe, overrides; those of a width follow
+  std::vector<std::string> options;  // "--run" and the options that follow it
+  // NAME=VALUE, in addition to what ranks inherit (control/node/rank_environment.h).
+  std::vector<std::string> environment;
+  std::string launched;            // the options typed after `launch`, for the commands that ranks suggest to type next
+  std::string folder, run_folder;  // folder: where `launch` was typed
+  bool terminal = false;           // rank 0 prints on the daemon's terminal; else into its log
   bool operator==(const RunCommand&) const = default;
   static constexpr auto fields();
 };
 
-// Answer to NodeHello. `generation` fences: the daemon ends ranks of another one.
+// Welcome: the answer to NodeHello. `generation` fences: the daemon ends ranks of any other generation.
 struct Welcome {
   std::string run;
   int64_t generation = 0;
   double beat_every_s = 1;
-  double lease_s = 60;  // for which ranks that stand are kept without the driver
+  double lease_s = 60;  // how long ranks that stand still are kept without the driver
   RunCommand command;
   bool operator==(const Welcome&) const = default;
   static constexpr auto fields();
@@ -179,22 +195,25 @@ struct Welcome {
 
 struct StartRanks {
   int64_t generation = 0, world = 0;
-  std::vector<int64_t> ranks;  // on this node, in the order of their local ranks
+  std::vector<int64_t> ranks;  // the ranks of this node, in the order of their local ranks
   int64_t node_rank = 0, nodes = 1;
   std::string master_address;
   int64_t master_port = 0;
-  std::vector<std::string> overrides;  // recipe keys of this width, after those of the command line
+  std::vector<std::string> overrides;  // recipe options of this width, after those of the command line
   bool operator==(const StartRanks&) const = default;
   static constexpr auto fields();
 };
 
-// SIGTERM, and SIGKILL after the grace; 0: SIGKILL at once. `save`: they are asked to save first, so the grace is long.
+// StopRanks: send SIGTERM, and SIGKILL after the grace time; 0: SIGKILL at once. `save`: ranks are asked to
+// save first, so the grace time is long.
 struct StopRanks {
-  int64_t generation = 0;  // this one and all before it
+  int64_t generation = 0;  // this generation and all before it
   double grace_s = 0;
   bool save = false;
   std::string reason;
-  bool leave = false;  // not save: each that can leaves its state in its node's memory (train/state_keeper.h), the others end at once
+  // Instead of saving, each rank that can writes its state to its node's memory (train/state_keeper.h); the
+  // others end at once.
+  bool leave = false;
   bool operator==(const StopRanks&) const = default;
   static constexpr auto fields();
 };
@@ -203,7 +222,8 @@ struct RunChecks {
   int64_t id = 0;
   std::string suite;  // "preflight" (under a minute, before ranks start) or "stop_time" (minutes)
   double limit_s = 60;
-  std::vector<std::string> peers;  // addresses of the nodes that run the same suite now, in one order on all
+  // Addresses of the nodes that run the same suite now, in the same order on all nodes.
+  std::vector<std::string> peers;
   bool operator==(const RunChecks&) const = default;
   static constexpr auto fields();
 };
@@ -216,30 +236,32 @@ struct GatherEvidence {
 
 inline constexpr int64_t kEveryStep = std::numeric_limits<int64_t>::max();
 
-// Not needed any more, or not wanted: the daemon ends its ranks and itself.
+// Release: the node is no longer needed, or is evicted. The daemon ends its ranks and itself.
 struct Release {
   std::string reason;
   bool evicted = false;
-  // What its memory holds of steps up to this one is not needed: the disk has it, or nobody will ask for it there.
+  // The node's memory need not keep steps up to this one: they are on disk, or nobody will ask this node for
+  // them.
   int64_t committed_step = -1;
   bool operator==(const Release&) const = default;
   static constexpr auto fields();
 };
 
-// Sent every few seconds: a daemon that hears nothing takes its connection for dead.
+// StillHere: sent every few seconds; a daemon that hears nothing considers its connection dead.
 struct StillHere {
   bool operator==(const StillHere&) const = default;
   static constexpr auto fields();
 };
 
-// A generation has begun: what the driver sends after this is sealed by another key (control/wire/authentication.h).
+// RenewKeys: a generation has begun, and the driver encrypts what follows with another key
+// (control/wire/authentication.h).
 struct RenewKeys {
   int64_t generation = 0;
   bool operator==(const RenewKeys&) const = default;
   static constexpr auto fields();
 };
 
-// The last that the daemon sends under the old key.
+// KeysRenewed: the last message of the daemon under the old key.
 struct KeysRenewed {
   int64_t generation = 0;
   bool operator==(const KeysRenewed&) const = default;
@@ -258,7 +280,7 @@ struct EvictRequest {
   static constexpr auto fields();
 };
 
-// All ranks save and end; the driver ends with 74.
+// DrainRequest: all ranks save and end; the driver ends with 74.
 struct DrainRequest {
   std::string reason;
   bool operator==(const DrainRequest&) const = default;
@@ -267,7 +289,7 @@ struct DrainRequest {
 
 struct Answer {
   bool good = true;
-  std::string text;  // of StatusRequest: status.json
+  std::string text;  // answer to StatusRequest: status.json
   bool operator==(const Answer&) const = default;
   static constexpr auto fields();
 };
@@ -285,8 +307,8 @@ std::string to_text(const DriverMessage& message);
 std::string to_text(const ClientMessage& message);
 std::string to_text(const Answer& answer);
 
-// Strict: an unknown type, a field too few, too many or of another type, a number out of range is an Error (kCommunication) that names `where`,
-// the peer it came from.
+// The parsers are strict: an unknown type, a missing or superfluous field, a field of another type or a
+// number out of range is an Error (kCommunication) that names `where`, the peer that sent it.
 NodeMessage node_message(std::string_view text, const std::string& where);
 DriverMessage driver_message(std::string_view text, const std::string& where);
 ClientMessage client_message(std::string_view text, const std::string& where);

@@ -33,7 +33,7 @@ int64_t number_in(const Environment& environment, const std::string& name, int64
 
 constexpr int64_t kMostRanks = int64_t{1} << 24;
 
-// Who sets torchrun's variables. Ray's own variables of a worker are from memory.
+// The engines that set torchrun's variables. Ray's own variables of a worker are from memory.
 std::string setter_of_ranks(const Environment& environment) {
   if (environment(kLaunched)) return "longhaul launch";
   if (environment("TORCHELASTIC_RUN_ID")) return "torchrun";
@@ -43,7 +43,8 @@ std::string setter_of_ranks(const Environment& environment) {
   return "RANK and WORLD_SIZE";
 }
 
-// Kubeflow counts pods where others count processes: RANK is the pod's number, WORLD_SIZE all processes that the pods are to have.
+// Kubeflow counts pods where others count processes: RANK is the pod's number, WORLD_SIZE the number of all
+// processes in the pods.
 void require_one_process_a_pod(const Environment& environment) {
   const std::string processes = environment("PET_NPROC_PER_NODE").value_or("1");
   if (processes == "1" || processes == "auto" || processes == "cpu" || processes == "gpu") return;
@@ -57,7 +58,7 @@ Placement torchrun_place(const Environment& environment) {
   place.rank = number_in(environment, "RANK", 0, place.size - 1);
   if (place.size == 1) return place;
   if (environment("LOCAL_WORLD_SIZE")) place.local_size = number_in(environment, "LOCAL_WORLD_SIZE", 1, place.size);
-  // A pod has one rank, and Kubeflow says nothing of it.
+  // A pod has one rank, and Kubeflow gives no local rank.
   if (place.engine != "Kubeflow" || environment("LOCAL_RANK")) place.local_rank = number_in(environment, "LOCAL_RANK", 0, place.size - 1);
   place.node_rank = place.engine == "Kubeflow" ? place.rank : place.rank / place.local_size;
   for (const char* const name : {"NODE_RANK", "GROUP_RANK"}) {
@@ -72,7 +73,8 @@ Placement torchrun_place(const Environment& environment) {
   return place;
 }
 
-// Kubeflow's Trainer v2 gives pods, and no RANK. The middle of the address has changed between its releases: it is taken whole.
+// Kubeflow's Trainer v2 numbers pods and sets no RANK. The middle of the address has changed between its
+// releases, so it is taken as it is.
 Placement kubeflow_place(const Environment& environment) {
   require_one_process_a_pod(environment);
   Placement place{.engine = "Kubeflow"};
@@ -87,12 +89,13 @@ Placement kubeflow_place(const Environment& environment) {
   return place;
 }
 
-// Other jobs on the machine take other ports, and so do other steps of this one, which may run beside each other.
+// Other jobs on the machine use other ports, and so do other steps of this job, which may run at the same
+// time.
 int64_t port_of_step(const Environment& environment) {
   constexpr int64_t kPorts = 20000,
-                    kApart = 131;  // a job's first steps are not the next jobs' first ones; coprime to kPorts, so all ports are used
+                    kApart = 131;  // a job's first steps differ from the next jobs'; coprime to kPorts, so that all ports are used
   const std::string step = environment("SLURM_STEP_ID").value_or("0");
-  int64_t number = 0;  // of what is no number (a step of several components) the first part
+  int64_t number = 0;  // for a step of several components, its first part
   std::from_chars(step.data(), step.data() + step.size(), number);
   return 20000 + (number_in(environment, "SLURM_JOB_ID", 0, INT64_MAX) % kPorts * kApart + number % kPorts) % kPorts;
 }
@@ -205,7 +208,7 @@ int64_t tasks_on(const std::string& slurm_tasks, int64_t node) {
 Placement find_place(const Environment& environment) {
   if (environment("RANK") || environment("WORLD_SIZE")) return torchrun_place(environment);
   if (environment("PET_NODE_RANK") && environment("PET_NNODES")) return kubeflow_place(environment);
-  // Of a step: sbatch's own script and salloc's shell have SLURM_PROCID too, and are alone.
+  // For a step only: sbatch's own script and salloc's shell have SLURM_PROCID too, but are alone.
   if (environment("SLURM_PROCID") && environment("SLURM_STEP_ID")) return slurm_place(environment);
   return {};
 }

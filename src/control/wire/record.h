@@ -1,5 +1,6 @@
-// Structs that list their fields (T::fields(), as those of observe/events/event.h do) to and from JSON: numbers, truth values, text, lists, maps and other
-// such structs. Reading is strict: each field once, none left over. Numbers that are not finite are the texts "nan", "inf" and "-inf".
+// Conversion to and from JSON of structs that list their fields (T::fields(), like those of
+// observe/events/event.h): numbers, booleans, text, lists, maps and other such structs. Reading is strict:
+// each field exactly once, and no others. Numbers that are not finite are the texts "nan", "inf" and "-inf".
 #pragma once
 
 #include <cmath>

@@ -110,7 +110,8 @@ class ZstdStream final : public ByteStream {
       }
       remaining_ = ZSTD_decompressStream(state_.get(), &out, &in_);
       if (ZSTD_isError(remaining_)) damaged(input_.path(), "zstd", ZSTD_getErrorName(remaining_));
-      pending_output_ = out.pos == out.size && remaining_ != 0;  // a full output may hide more of it inside the decompressor
+      // A full output buffer may leave more inside the decompressor.
+      pending_output_ = out.pos == out.size && remaining_ != 0;
     }
     return out.pos;
   }
@@ -171,7 +172,8 @@ class XzStream final : public ByteStream {
     }
   }
 
-  static constexpr uint64_t kXzMemoryBytes = uint64_t{1} << 30;  // a dictionary beyond xz -9 needs no more than this or is refused
+  // A dictionary larger than that of xz -9 must fit into this or is refused.
+  static constexpr uint64_t kXzMemoryBytes = uint64_t{1} << 30;
   File input_;
   std::vector<char> buffer_;
   lzma_stream state_ = LZMA_STREAM_INIT;
@@ -179,8 +181,8 @@ class XzStream final : public ByteStream {
   int64_t offset_ = 0;
 };
 
-// What is unpacked, within bounds: a small file that is made to unpack without end (a "zip bomb") would fill memory's caches and the
-// disk with its tokens. Texts that people keep are packed tenfold, logs a hundredfold.
+// Decompression within limits: a small file that unpacks without end (a "zip bomb") would fill caches and,
+// with its tokens, the disk. Real texts are packed tenfold, logs a hundredfold.
 class Bounded final : public ByteStream {
  public:
   Bounded(std::unique_ptr<ByteStream> packed, std::filesystem::path path, int64_t file_bytes)

@@ -165,7 +165,7 @@ std::optional<CompressionBaseline> compression_baseline(const Corpus& corpus, co
       make_folders(cache);
       const nlohmann::json kept = {{"bytes", found.bytes}, {"gzip_bytes", found.gzip_bytes}, {"xz_bytes", found.xz_bytes}};
       write_text_atomically(path, kept.dump());
-    } catch (const Error& error) {  // a cache that others own, perhaps: the next start compresses again
+    } catch (const Error& error) {  // perhaps a cache of other users: the next start compresses again
       log_warning("what compressors make of the text is not kept: {}", error.what());
     }
     return found;

@@ -1,7 +1,9 @@
-// What general compressors make of the held-out text: the yardstick a language model has to beat. The held-out documents are joined
-// in the order of the corpus, nothing between them, and streamed through zlib level 9 with gzip framing (`gzip -9`) and liblzma preset 9
-// (`xz -9`, which asks for up to 674 MB and touches less of it, in proportion to the text). xz takes a second for each MB: of more than
-// kBaselineBytes the beginning is compressed, of each source in proportion to what it holds out, and the figures say so.
+// The size to which general compressors reduce the held-out text: the baseline that a language model must
+// beat. The held-out documents are concatenated in the order of the corpus, with nothing between them, and
+// streamed through zlib level 9 with gzip framing (`gzip -9`) and liblzma preset 9 (`xz -9`, which requests
+// up to 674 MB and uses less of it, in proportion to the text). xz needs a second per MB: of a text above
+// kBaselineBytes only the beginning is compressed, from each source in proportion to what it holds out, and
+// the result says so.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +24,13 @@ struct CompressionBaseline {
   double xz_bits_per_byte() const { return bytes == 0 ? 0 : 8.0 * static_cast<double>(xz_bytes) / static_cast<double>(bytes); }
 };
 
-// most_of_source: how many bytes of each source's held-out text are taken, from its beginning; empty: all of all.
+// most_of_source: how many bytes of each source's held-out text are used, from its beginning; empty: all of
+// every source.
 CompressionBaseline compression_baseline(const Corpus& corpus, const std::vector<int64_t>& most_of_source = {});
 
-// The same of at most `most_bytes` in all, where the sources hold out `held_out_bytes`; kept in the cache folder, by the text. It is
-// worth no run: what cannot be had (no memory, a text that is gone) is left out with a warning. kPreemptedNotSaved: a request to stop.
+// The same for at most `most_bytes` in all, where the sources hold out `held_out_bytes`. The result is stored
+// in the cache folder under a key of the text. A failure must not end a run: if the result cannot be computed
+// (no memory, a text that is gone) it is left out with a warning. kPreemptedNotSaved: a request to stop.
 std::optional<CompressionBaseline> compression_baseline(const Corpus& corpus, const std::vector<int64_t>& held_out_bytes,
                                                         const std::filesystem::path& cache, int64_t most_bytes = kBaselineBytes);
 

@@ -23,7 +23,8 @@ std::string content_sample(const std::vector<std::filesystem::path>& files) {
     const int64_t last = std::max<int64_t>(0, file.size() - kPieceBytes);
     for (const int64_t offset : {int64_t{0}, last / 2, last}) {
       const size_t got = file.read_some(offset, piece);
-      hash.update(std::as_bytes(std::span(&got, 1)));  // so that what one file ends with is not taken for the next one's beginning
+      // So that the end of one file is not taken for the beginning of the next.
+      hash.update(std::as_bytes(std::span(&got, 1)));
       hash.update(std::span(piece).first(got));
     }
   }

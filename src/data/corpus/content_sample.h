@@ -1,6 +1,6 @@
-// What tells two sets of files apart that have the same names, sizes and times, without reading them whole: the beginning, the middle
-// and the end of each, 4 KiB at a time; of more than 1,000 files, of as many, evenly taken from the list. Equal texts have equal samples
-// wherever they lie.
+// content_sample distinguishes two sets of files with the same names, sizes and times without reading them
+// completely: it hashes the beginning, the middle and the end of each, 4 KiB each time; of more than 1,000
+// files it takes 1,000, evenly from the list. Equal texts have equal samples wherever they are stored.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 
 namespace longhaul::data {
 
-std::string content_sample(const std::vector<std::filesystem::path>& files);  // 64 hexadecimal digits; kData: a file that cannot be read
+// 64 hexadecimal digits; kData: a file cannot be read.
+std::string content_sample(const std::vector<std::filesystem::path>& files);
 
 }  // namespace longhaul::data

@@ -17,7 +17,8 @@ struct LazySurvey {
 
 namespace {
 
-// Says whether a text that comes in chunks is UTF-8: the tail of an unfinished character waits for the next chunk.
+// Checks whether a text that comes in chunks is UTF-8: the start of an unfinished character waits for the
+// next chunk.
 class Utf8Check {
  public:
   void reset() { tail_.clear(), valid_ = true; }
@@ -56,7 +57,8 @@ class Utf8Check {
   bool valid_ = true;
 };
 
-// Turns a source's documents into the corpus's: leaves out what the survey says and empty ones, tells the split, cuts, counts.
+// Converts a source's documents to the corpus's: it leaves out those that the survey names and empty ones,
+// gives the split, cuts and counts.
 class Filter final : public DocumentSink {
  public:
   Filter(const Corpus& corpus, size_t source, std::optional<Split> only, CorpusSink& sink, CorpusPosition from, CorpusCounts counts)
@@ -137,7 +139,7 @@ class Filter final : public DocumentSink {
   size_t source_;
   std::optional<Split> only_;
   CorpusSink& sink_;
-  bool second_part_only_;  // of the next document: its first was read before an interruption
+  bool second_part_only_;  // for the next document: its first part was read before an interruption
   CorpusCounts counts_;
   DocumentInfo document_;
   Split split_ = Split::kTrain;
@@ -181,8 +183,8 @@ const Survey& Corpus::survey() const {
   return *lazy_->survey;
 }
 
-// A document may be a copy of one in a source read before; without removal of copies, what is held out for want of another is so in
-// every source.
+// A document may be a copy of one in an earlier source; without removal of copies, the document that is held
+// out because there is no other is chosen in every source.
 std::vector<size_t> Corpus::sources_that_decide_about(size_t source) const {
   const size_t trained = options_.sources.size();
   const bool share = options_.held_out_percent > 0 && options_.held_out_percent < 100;

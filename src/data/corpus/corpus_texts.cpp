@@ -24,7 +24,7 @@ struct CorpusTexts::State {
   size_t waiting_bytes = 0;
   bool ended = false, abandoned = false;
   std::exception_ptr problem;
-  Worker worker{"corpus-texts"};  // last: ends before the rest goes
+  Worker worker{"corpus-texts"};  // last: ends before the other members are destroyed
 
   void put(std::string text) {
     std::unique_lock lock(mutex);

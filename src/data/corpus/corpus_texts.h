@@ -1,6 +1,6 @@
-// CorpusTexts: one side of the corpus to be pulled text by text (training a tokenizer asks for the next one). A background
-// worker reads ahead; at most about 16 MiB wait. A text is a document; documents of more than 4 MiB come in pieces cut at line ends.
-// Errors of reading are thrown by next(). One thread.
+// CorpusTexts: one side of the corpus, from which texts are pulled one by one (tokenizer training does that).
+// A background worker reads ahead; at most about 16 MiB wait. A text is a document; documents of more than 4
+// MiB come in pieces cut at line ends. next() throws errors of reading. For one thread.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,11 @@ namespace longhaul::data {
 class CorpusTexts {
  public:
   CorpusTexts(const Corpus& corpus, Split split);  // the corpus must outlive it
-  ~CorpusTexts();                                  // may come before the end
+  ~CorpusTexts();                                  // may be called before the end
   CorpusTexts(const CorpusTexts&) = delete;
   CorpusTexts& operator=(const CorpusTexts&) = delete;
 
-  bool next(std::string& text);  // false: no more
+  bool next(std::string& text);  // false: there are no more
 
  private:
   struct State;

@@ -105,7 +105,7 @@ class LineReader {
       }
       if (found) return deliver(text);
     }
-    // The scanner has the last word: it keeps bad UTF-8 and it can say what is wrong.
+    // The scanner decides: it keeps bad UTF-8 and it can say what is wrong.
     std::string decoded;
     JsonTextScanner scanner(
         options_.field, [&] { decoded.clear(); }, [&](std::string_view piece_of_text) { decoded += piece_of_text; });
@@ -127,7 +127,8 @@ class LineReader {
   int64_t number_ = 1;
 };
 
-// JSON is UTF-8. Of UTF-16 every other byte of ASCII is 0, whether it begins with a byte order mark or not.
+// JSON is UTF-8. In UTF-16 every other byte of ASCII text is 0, whether it begins with a byte order mark or
+// not.
 void refuse_other_encodings(std::string_view head, const std::string& path) {
   using namespace std::string_view_literals;
   std::string found;

@@ -1,7 +1,8 @@
-// JSON Lines: one JSON object a line, one of its strings the document. Lines of ordinary length are parsed by simdjson. Longer
-// ones, and ones that simdjson refuses (bad UTF-8, lone surrogates), go through JsonTextScanner, which takes a line in pieces,
-// keeps bad bytes, and holds nothing but a few flags; so one line of 5 GB needs no memory. Of a key that stands twice in a line the last
-// value counts, as everywhere in JSON; a line too long to be looked at whole is a bad line then.
+// JSON Lines: one JSON object per line, one of whose strings is the document. simdjson parses lines of
+// ordinary length. Longer ones, and ones that simdjson refuses (bad UTF-8, lone surrogates), go through
+// JsonTextScanner, which takes a line in pieces, keeps bad bytes, and stores only a few flags, so that one
+// line of 5 GB needs no memory. If a key occurs twice in a line, the last value counts, as everywhere in
+// JSON; in a line that is scanned in pieces this makes it a bad line.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace longhaul::data {
 
 struct JsonLinesOptions {
   size_t file = 0;
-  std::string name;  // of documents
-  std::string path;  // of errors
+  std::string name;  // name of the documents
+  std::string path;  // path for errors
   std::string field;
   bool skip_bad_lines = false;
   int64_t after_line = 0;
@@ -27,14 +28,16 @@ struct JsonLinesOptions {
 
 void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink, const std::function<void()>& advance);
 
-// Takes one JSON object in pieces and gives out the decoded text of one top-level string field as it comes. \u escapes of lone
-// surrogates become their three-byte form, so that nothing is lost; other bytes are passed through unchecked. `begin` is called where
-// a value of the field begins: again when the key stands there again, and then what came before does not count.
+// JsonTextScanner takes one JSON object in pieces and returns the decoded text of one top-level string field
+// as it comes. \u escapes of lone surrogates become their three-byte form, so that nothing is lost; other
+// bytes pass unchecked. `begin` is called where a value of the field begins; if it is called again because
+// the key occurs again, the earlier text does not count.
 class JsonTextScanner {
  public:
   JsonTextScanner(std::string field, std::function<void()> begin, std::function<void(std::string_view)> text);
 
-  // False: the line is not an object with that string; reason() says why. The rest of the line need not be fed.
+  // False: the line is not an object with that string; reason() says why. The rest of the line need not be
+  // fed.
   bool feed(std::string_view piece);
   bool finish();  // at the end of the line
   const std::string& reason() const { return reason_; }
@@ -45,7 +48,7 @@ class JsonTextScanner {
   bool structural(char c);
   bool open_value(char c);
   bool close_container(char c);
-  size_t string_bytes(std::string_view piece);  // how many were taken; 0 after a failure
+  size_t string_bytes(std::string_view piece);  // number of bytes taken; 0 after a failure
   bool escape_byte(char c);
   void end_string();
   bool end_scalar();
@@ -58,14 +61,14 @@ class JsonTextScanner {
   std::function<void()> begin_;
   std::function<void(std::string_view)> text_;
   State state_ = State::kStart;
-  std::string containers_;    // '{' and '[' that are open; at most kMaxDepth
+  std::string containers_;    // open '{' and '['; at most kMaxDepth
   std::string key_;           // the current key of the outermost object, cut at kMaxKey
   std::string scalar_;        // number, true, false or null being read
-  std::string out_;           // decoded text not yet given out
+  std::string out_;           // decoded text not yet returned
   bool reading_key_ = false;  // the string being read is a key
-  bool wanted_ = false;       // … or the field's value
-  bool found_ = false;        // the field's last value so far is a string
-  bool not_string_ = false;   // … is something else
+  bool wanted_ = false;       // or the field's value
+  bool found_ = false;        // the latest value of the field is a string
+  bool not_string_ = false;   // or something else
   bool escaped_ = false;
   int hex_left_ = 0;
   uint32_t hex_ = 0;

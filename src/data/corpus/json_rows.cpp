@@ -36,7 +36,7 @@ class ArrayLines final : public ByteStream {
       char out = 0;
       if (take(buffer_[at_++], out)) into[given++] = out;
     }
-    if (given == 0 && !failure_.empty()) refuse();  // behind all that was good
+    if (given == 0 && !failure_.empty()) refuse();  // after all good text
     return given;
   }
   int64_t consumed_bytes() const override { return array_->consumed_bytes(); }
@@ -58,7 +58,7 @@ class ArrayLines final : public ByteStream {
     if (filled_ == 0 && state_ != State::kEnd) failure_ = "the end of the file inside the array";
     return filled_ > 0;
   }
-  // Whether the byte is given out, as what.
+  // Whether the byte is passed on, and as which byte.
   bool take(char c, char& out) {
     out = c;
     if (state_ == State::kElement) return within(c, out);
@@ -85,11 +85,12 @@ class ArrayLines final : public ByteStream {
     if (in_string_) {
       in_string_ = escaped_ || c != '"';
       escaped_ = !escaped_ && c == '\\';
-      if (c == '\n') out = '\x01';  // no line end may stand in a string: the row is as bad as it was, and stays one line
+      // A string must not contain a line end: the row stays as bad as it was, and stays one line.
+      if (c == '\n') out = '\x01';
       return true;
     }
     if (c == '\n') out = ' ';
-    if (depth_ == 0 && (c == ',' || c == ']')) {  // behind a number, say
+    if (depth_ == 0 && (c == ',' || c == ']')) {  // after a number, for example
       state_ = c == ',' ? State::kBetween : State::kEnd;
       out = '\n';
       return true;
@@ -113,7 +114,7 @@ class ArrayLines final : public ByteStream {
   bool in_string_ = false, escaped_ = false, pending_newline_ = false;
 };
 
-// The first line that is not blank, to kFirstRowBytes, and the first byte of the one behind it.
+// The first non-blank line, up to kFirstRowBytes, and the first byte of the next one.
 struct FirstLine {
   std::string text;
   bool whole = false;
@@ -183,7 +184,7 @@ JsonRows json_shape_of(const fs::path& path, const std::string& field) {
   const FirstLine line = first_line_of(*stream);
   const auto kind = array ? JsonRows::Kind::kArray : JsonRows::Kind::kLines;
   JsonRows rows{.kind = kind, .has_field = has_string(line, field), .first = brief(line.text)};
-  // One object in one line is as likely a text of its own: rows come in numbers.
+  // One object in one line is as likely a text of its own: rows occur in numbers.
   if (!rows.has_field && !array && !(line.whole && line.next == '{' && is_object(line.text))) return {};
   return rows;
 }
@@ -194,7 +195,7 @@ JsonRows json_rows_of(const fs::path& path, const std::string& field) {
   try {
     return json_shape_of(path, field);
   } catch (const Error&) {
-    return {};  // a file that breaks off within its first row; who reads it says what is wrong
+    return {};  // a file that ends within its first row; its reader says what is wrong
   }
 }
 

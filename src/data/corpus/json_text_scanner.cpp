@@ -86,7 +86,8 @@ bool JsonTextScanner::structural(char c) {
       key_.clear();
       reading_key_ = containers_.size() == 1;
       state_ = State::kString;
-      // A key's string ends in kColon: end_string tells keys from values by this flag of the innermost container.
+      // The string of a key ends in kColon: end_string distinguishes keys from values by this flag of the
+      // innermost container.
       containers_.back() = 'k';
       return true;
     case State::kColon:

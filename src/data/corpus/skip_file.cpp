@@ -77,7 +77,8 @@ std::vector<SampleRange> ranges_of(const std::vector<SkipEntry>& entries) {
 std::vector<SampleRange> skipped_in(const nlohmann::json& data_position) {
   std::vector<SampleRange> ranges;
   const auto list = data_position.find("skip");
-  if (list == data_position.end() || !list->is_array()) return ranges;  // whoever compares positions says what is wrong with it
+  // The comparison of positions reports what is wrong with it.
+  if (list == data_position.end() || !list->is_array()) return ranges;
   for (const nlohmann::json& range : *list) {
     if (range.is_array() && range.size() == 2 && range[0].is_number_integer() && range[1].is_number_integer())
       ranges.push_back({range[0], range[1]});

@@ -57,8 +57,8 @@ SourceFile describe(const fs::path& path, std::string name, const std::string& f
   return {path, std::move(name), static_cast<int64_t>(size), modified, json_lines, json_array, table};
 }
 
-// Rows of another form are no text that anyone means to train on where nothing else is there; among other files they may be (the
-// sources of a program, with its data).
+// If a source has nothing but rows of another form, nobody means to train on them as text; among other files
+// they may be meant (a program's sources with its data).
 void judge_rows_without_field(const std::vector<JsonRowsWithoutField>& lacking, size_t files, const std::string& field) {
   if (lacking.empty()) return;
   if (lacking.size() < files) {
@@ -75,7 +75,7 @@ void judge_rows_without_field(const std::vector<JsonRowsWithoutField>& lacking, 
                .hint = "data.jsonl_field=KEY names the key that holds a document; rows of several texts must be joined into one first"});
 }
 
-// A table that is asked for by name, or as a data set, and cannot be read.
+// A table that is requested by name, or as a data set, and cannot be read.
 void require_readable(const fs::path& path) {
   if (is_table(path.filename().string()) && !can_read_tables()) read_table(path, "", 0, {});
 }
@@ -105,7 +105,7 @@ std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::strin
   }
   std::ranges::sort(lacking, {}, &JsonRowsWithoutField::path);
   judge_rows_without_field(lacking, files.size(), field);
-  // Sorted by the name, not by the path: the order must not depend on where the folder lies.
+  // Sorted by the name, not by the path, so that the order does not depend on the folder's location.
   std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
   return files;
 }
@@ -118,7 +118,8 @@ std::vector<SourceFile> libtorch_files(const SourceOptions& options) {
                  .where = options.libtorch_folder.string(),
                  .hint = "set data.source to a folder of text"});
   }
-  // scripts/package leaves LibTorch's lib/ and nothing else of it, but its texts: there, under the names they have in the wheel.
+  // scripts/package keeps only lib/ of LibTorch, and its texts: these are there under the names that they
+  // have in the wheel.
   const fs::path packaged = options.libtorch_folder / "share" / "libtorch-python";
   const fs::path& root = fs::is_directory(packaged) ? packaged : options.libtorch_folder;
   std::vector<SourceFile> files = files_below(root, {".py"}, options.jsonl_field);
@@ -247,7 +248,7 @@ void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std
       read_text_file(*stream, {file, 0, entry.name}, options_.keep_binary, sink, advance);
     }
   }
-  if (progress) progress(entry.bytes - reported);  // also what a document that was left out left unread
+  if (progress) progress(entry.bytes - reported);  // also the bytes of a skipped document that were not read
 }
 
 }  // namespace longhaul::data

@@ -19,7 +19,8 @@ namespace {
 constexpr int64_t kLeastHeldOutBytes = 8 << 10, kShortestCutBytes = 1000;
 constexpr int64_t kNamedLines = 10;  // bad lines that the log names
 
-// 128 bits of XXH3: two of 10^9 different documents have the same with a chance of 10^-21, and no one gains by making two.
+// 128 bits of XXH3: two of 10^9 different documents are equal with a probability of 10^-21, and nobody gains
+// by making two.
 struct Digest {
   uint64_t low = 0, high = 0;
   auto operator<=>(const Digest&) const = default;
@@ -32,7 +33,8 @@ struct SurveyedDocument {  // a document that is not empty
   uint32_t source = 0, file = 0;
 };
 
-// Where to cut a document: the last line end at or before `target` and after `least`; without one, in front of the character there.
+// The place to cut a document: the last line end at or before `target` and after `least`; if there is none,
+// before the character there.
 class CutFinder final : public DocumentSink {
  public:
   CutFinder(int64_t line, int64_t least, int64_t target) : line_(line), least_(least), target_(target) {}
@@ -115,7 +117,7 @@ class Surveyor final : public DocumentSink {
   bool is_validation(size_t source) const { return source >= options_.sources.size(); }
   bool shares() const { return options_.held_out_percent > 0 && options_.held_out_percent < 100; }
 
-  // Validation first: of equal documents the first counts.
+  // Validation first: among equal documents the first counts.
   void read_all() {
     needs_texts_ = options_.remove_copies || shares() || !options_.validation.empty() || options_.source.skip_bad_lines;
     int64_t total = 0;
@@ -147,10 +149,10 @@ class Surveyor final : public DocumentSink {
     }
   }
 
-  // By the half that orders nothing.
+  // By the half of the digest that does not determine the order.
   bool held_out_by_hash(const Digest& digest) const { return digest.high % 100 < static_cast<uint64_t>(options_.held_out_percent); }
 
-  // For sources of which the hash holds out nothing: whole documents or cuts.
+  // For sources in which the hash holds out nothing: whole documents or cuts.
   void choose() {
     if (!shares()) return;
     struct Kept {
@@ -172,7 +174,8 @@ class Surveyor final : public DocumentSink {
       of.bytes += entry.bytes;
       of.held_out += held_out_by_hash(entry.digest) ? 1 : 0;
     });
-    each_kept([&](Kept& of, const SurveyedDocument& entry) {  // ascending digests: the first that fits has the smallest hash
+    // Ascending digests: the first that fits has the smallest hash.
+    each_kept([&](Kept& of, const SurveyedDocument& entry) {
       if (of.documents == 1) {
         const bool divisible = entry.bytes >= kShortestCutBytes;
         cuts_[entry.digest] = divisible ? cut_of(sources_[entry.source], entry, options_.held_out_percent) : entry.bytes;
@@ -212,7 +215,8 @@ class Surveyor final : public DocumentSink {
   std::vector<size_t> order_;
   std::vector<bool> is_copy_;
   std::set<Digest> also_held_out_;
-  std::map<Digest, int64_t> cuts_;  // training text before the held-out part: all of it when the document is too short
+  // Training text before the held-out part: all of it when the document is too short.
+  std::map<Digest, int64_t> cuts_;
 };
 
 Survey Survey::of(const std::vector<Source>& sources, const CorpusOptions& options) { return Surveyor(sources, options).run(); }

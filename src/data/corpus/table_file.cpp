@@ -63,7 +63,8 @@ NextBatch parquet_batches(const std::filesystem::path& path, const std::shared_p
   parquet::arrow::FileReaderBuilder builder;
   if (const arrow::Status status = builder.Open(file); !status.ok()) refuse_table(path, "a Parquet file", status.message());
   parquet::ArrowReaderProperties properties(/*use_threads=*/false);
-  properties.set_pre_buffer(false);  // else all that was read of the column stays in memory until the file is closed
+  // Otherwise all that was read of the column stays in memory until the file is closed.
+  properties.set_pre_buffer(false);
   builder.properties(properties);
   const std::shared_ptr<parquet::arrow::FileReader> reader = taken(path, builder.Build());
   reader->set_batch_size(kRowsAtOnce);

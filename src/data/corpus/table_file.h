@@ -1,6 +1,7 @@
-// Tables of Apache Arrow and Parquet, of which a column of strings holds the documents: .parquet files, and the .arrow files of a folder that Hugging
-// Face `datasets` saved (save_to_disk). Read by Arrow's own library, batch by batch, where the program was built with it (scripts/fetch-arrow,
-// LONGHAUL_ARROW); else such files are known and not read. Every refusal is kData and names the file.
+// Tables of Apache Arrow and Parquet with a string column that holds the documents: .parquet files, and the
+// .arrow files of a folder that Hugging Face `datasets` saved (save_to_disk). Arrow's own library reads them,
+// batch by batch, if the program was built with it (scripts/fetch-arrow, LONGHAUL_ARROW); otherwise such
+// files are recognised but not read. Every refusal is kData and names the file.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,11 @@
 
 namespace longhaul::data {
 
-bool is_table(std::string_view file_name);  // by its ending
+bool is_table(std::string_view file_name);  // decided by its ending
 bool can_read_tables();                     // built with Arrow
 
-// Gives out the strings of a column, row by row; rows count from 1 and those up to `after` are passed over. A row without a string: null.
+// Passes the strings of a column, row by row; rows count from 1, and those up to `after` are skipped. A row
+// without a string is null.
 void read_table(const std::filesystem::path& path, const std::string& column, int64_t after,
                 const std::function<void(int64_t row, const std::string_view* text)>& give);
 

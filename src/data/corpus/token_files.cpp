@@ -34,7 +34,7 @@ Number number_at(const MappedFile& file, int64_t offset) {
   return value;
 }
 
-// The numbers a program wrote for a type of token (megatron/core/datasets/indexed_dataset.py).
+// The numbers that a program wrote for a type of token (megatron/core/datasets/indexed_dataset.py).
 struct TokenType {
   int64_t bytes = 0;
   bool sign = false;
@@ -78,7 +78,7 @@ int64_t token_at(const std::byte* data, int64_t index, TokenType type) {
   }
 }
 
-// Cuts a row of tokens at separators, whatever chunks it comes in.
+// Cuts a row of tokens at separators, in whatever chunks it comes.
 class Cutter {
  public:
   Cutter(const fs::path& file, int64_t vocabulary, const std::set<int32_t>& separators,
@@ -166,7 +166,7 @@ class LlmcFile {
   int64_t tokens_ = 0;
 };
 
-// What an .idx says, checked against itself and the .bin.
+// The contents of an .idx, checked against itself and the .bin.
 class MegatronIndex {
  public:
   MegatronIndex(const fs::path& path, int64_t bin_bytes) : path_(path), file_(MappedFile::open(path)) {
@@ -198,7 +198,7 @@ class MegatronIndex {
   int64_t offset(int64_t sequence) const { return number_at<int64_t>(file_, kMegatronHeader + 4 * sequences_ + 8 * sequence); }
 
  private:
-  // One behind the other, without gaps, as its writer writes them: anything else is another file's index, or damaged.
+  // Contiguous, without gaps, as its writer writes them: anything else is another file's index, or damaged.
   void check_sequences(int64_t bin_bytes) const {
     int64_t expected = 0;
     for (int64_t s = 0; s < sequences_; ++s) {
@@ -281,7 +281,7 @@ bool names_token_files(const fs::path& path) {
   std::error_code problem;
   if (fs::is_regular_file(path, problem)) return path.extension() == ".idx" || path.extension() == ".bin";
   if (!fs::is_directory(path, problem)) return false;
-  // A folder of text ends at its first file: the whole of it is not looked through.
+  // For a folder of text the search ends at the first file.
   bool any = false, only = true;
   walk_corpus_folder(path, [&](const fs::path& file) {
     only = is_token_file(file);

@@ -1,6 +1,7 @@
-// Batch: the tokens of one optimizer step or micro-batch, packed end to end: `rows` samples of `sequence` inputs each.
-// Inputs and labels are [tokens]; a label of -1 (layout::kIgnoreLabel) takes no part in the loss. The layout's documents are the
-// parts of documents inside the samples; none reaches over a sample's end. Samples are the layout's rows. Plain data.
+// Batch: the tokens of one optimizer step or micro-batch, concatenated: `rows` samples of `sequence` inputs
+// each. Inputs and labels are [tokens]; a label of -1 (layout::kIgnoreLabel) does not contribute to the loss.
+// The layout's documents are the parts of documents in the samples; none crosses the end of a sample. Samples
+// are the layout's rows. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +13,28 @@
 namespace longhaul::data {
 
 struct Batch {
-  int64_t first_position = 0;  // of the run's sample order; evaluation: of the window order
+  int64_t first_position = 0;  // position in the run's sample order; for evaluation, in the window order
   int64_t rows = 0;
-  int64_t sequence = 0;  // inputs per row; 0: rows differ in length (evaluation)
+  int64_t sequence = 0;  // inputs per row; 0: rows have different lengths (evaluation)
   std::vector<int64_t> inputs;
   std::vector<int64_t> labels;
   layout::SequenceLayout layout;
-  int64_t target_tokens = 0;  // labels that count
-  int64_t target_bytes = 0;   // of text that they stand for
+  int64_t target_tokens = 0;  // labels that are not ignored
+  int64_t target_bytes = 0;   // bytes of the text of these labels
   bool operator==(const Batch&) const = default;
 };
 
-// Collects documents end to end.
+// BatchBuilder collects documents and concatenates them.
 class BatchBuilder {
  public:
-  // Room for `length` inputs of the next document, whose labels the caller fills; -1 where ignored.
+  // Span: space for `length` inputs of the next document, whose labels the caller fills; -1 where ignored.
   struct Span {
     std::span<int64_t> inputs, labels;
   };
   Span add(int64_t length);
-  void join();  // the next span goes on with the document of the last one
+  void join();  // the next span continues the document of the last one
   int64_t tokens() const { return static_cast<int64_t>(batch_.inputs.size()); }
-  Batch finish();  // counts the targets, makes the layout, in rows where `sequence` is set
+  Batch finish();  // counts the targets and makes the layout, in rows if `sequence` is set
 
   Batch& batch() { return batch_; }
 
@@ -43,7 +44,7 @@ class BatchBuilder {
   bool join_ = false;
 };
 
-// Rows first … first + rows of a batch with equal rows, as a batch of its own: how a step's batch becomes micro-batches.
+// Splits a batch with equal rows into batches of `rows` rows each: the micro-batches of a step.
 std::vector<Batch> micro_batches(const Batch& batch, int64_t rows);
 
 }  // namespace longhaul::data

@@ -36,7 +36,7 @@ Blend::Blend(std::span<const double> weights) {
 
   struct Tree {
     double weight;
-    int32_t first;  // dataset in it: equal weights stand in the order of the datasets
+    int32_t first;  // first dataset in it: equal weights keep the order of the datasets
     int32_t node;
     auto operator<=>(const Tree&) const = default;
   };

@@ -1,7 +1,8 @@
-// Blend: which dataset sample i of a run comes from, and which of that dataset's samples it is. No table and no period: the datasets
-// are the leaves of a binary tree (Huffman's, by weight); at each node, of the first n samples that reach it, n · share, rounded, go to
-// the lighter side. So the count of every dataset over the first n samples, for every n, differs from n · weight by less than 2,
-// whatever the weights, and a sample is found in as many steps as its leaf is deep: one for two datasets, about log2(1 / weight).
+// Blend: from which dataset sample i of a run comes, and which of that dataset's samples it is. It needs no
+// table and has no period: the datasets are the leaves of a binary tree (a Huffman tree by weight); at each
+// node, of the first n samples that reach it, n · share, rounded, go to the lighter side. So for every n the
+// count of each dataset in the first n samples differs from n · weight by less than 2, whatever the weights,
+// and a sample is found in as many steps as its leaf is deep: one for two datasets, about log2(1 / weight).
 // Shares are whole multiples of 2^-64. Immutable.
 #pragma once
 
@@ -13,12 +14,13 @@ namespace longhaul::data {
 
 class Blend {
  public:
-  // Each ≥ 0, at least one > 0; need not add up to 1. kUsage otherwise, and for a share below 2^-64.
+  // Each weight ≥ 0, at least one > 0; they need not add up to 1. kUsage otherwise, and for a share below
+  // 2^-64.
   explicit Blend(std::span<const double> weights);
 
   struct Place {
     int64_t dataset = 0;
-    int64_t index = 0;  // that dataset's how-manieth sample
+    int64_t index = 0;  // number of the sample in that dataset, from 0
     bool operator==(const Place&) const = default;
   };
   Place at(int64_t sample) const;

@@ -45,11 +45,11 @@ std::string text_of(const std::vector<SampleRange>& skip) {
   return text.empty() ? "none" : text;
 }
 
-// Whether the order of what `saved` has trained on stays as it was.
+// True if the order of what `saved` has trained on is unchanged.
 bool only_adds_later_ones(const DataPosition& saved, const std::vector<SampleRange>& now) {
   std::vector<SampleRange> both = saved.skip;
   both.insert(both.end(), now.begin(), now.end());
-  if (merged(both) != merged(now)) return false;  // something was taken away
+  if (merged(both) != merged(now)) return false;  // a range was removed
   int64_t next = saved.first_sample;              // the position's sample
   for (const SampleRange& range : merged(saved.skip)) {
     if (next < range.begin) break;

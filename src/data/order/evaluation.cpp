@@ -37,7 +37,8 @@ int64_t EvaluationReader::tokens() const {
 std::optional<EvaluationReader::Window> EvaluationReader::next_window() {
   if (waiting_) return std::exchange(waiting_, std::nullopt);
   if (ordinal_ >= documents_ || (options_.limit_tokens > 0 && targets_ >= options_.limit_tokens)) return std::nullopt;
-  // The order of a limited pass is the same in every evaluation of every run, so that their numbers can be compared.
+  // The order of a limited pass is equal in every evaluation of every run, so that their results can be
+  // compared.
   static const RandomStream order(0, "data/evaluation");
   int64_t document = options_.limit_tokens == 0
                          ? ordinal_

@@ -1,10 +1,13 @@
-// EvaluationReader: held-out documents as batches in which every token, every document end and so every byte is a target exactly
-// once. Documents stand alone (separator first, fresh state). One that is longer than the context is read in windows: the first
-// predicts all its inputs' labels, each later one begins `overlap` inputs before the end of the last and predicts only what is
-// new; so with overlap 0 a window starts without memory, and with more of it late tokens keep at least that much context.
-// Batches hold whole windows packed end to end, at most tokens_per_batch inputs (one window always fits). One thread.
+// EvaluationReader: held-out documents as batches in which every token and every document end, and so every
+// byte, is a target exactly once. Each document stands alone (separator first, fresh state). A document
+// longer than the context is read in windows: the first one predicts the labels of all its inputs; each later
+// one begins `overlap` inputs before the end of the last and predicts only the new labels. So with overlap 0
+// a window starts without memory, and otherwise late tokens keep at least that much context. Batches hold
+// whole windows, concatenated, with at most tokens_per_batch inputs (but at least one window). For one
+// thread.
 //
-// With `masking` the targets are masked tokens (masked.h), numbered in reading order; windows must not overlap then, for a token would be in two.
+// With `masking` the targets are masked tokens (masked.h), numbered in reading order; windows must then not
+// overlap, because a token would be in two of them.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +21,39 @@
 namespace longhaul::data {
 
 struct EvaluationOptions {
-  int64_t context = 512;  // longest window, inputs
+  int64_t context = 512;  // longest window in inputs
   int64_t tokens_per_batch = 4096;
-  int64_t overlap = 0;               // below context
-  int64_t limit_tokens = 0;          // stop after this many targets, documents taken in a fixed random order; 0: all, in corpus order
-  std::optional<Masking> masking{};  // none: next tokens. limit_tokens then counts tokens, masked or not
+  int64_t overlap = 0;  // less than context
+  // Stop after this many targets, with documents in a fixed random order; 0: all, in the order of the corpus.
+  int64_t limit_tokens = 0;
+  // None: predict next tokens. With it limit_tokens counts tokens, masked or not.
+  std::optional<Masking> masking{};
 };
 
 class EvaluationReader {
  public:
-  EvaluationReader(std::vector<const TokenDataset*> datasets, EvaluationOptions options);  // the datasets must outlive it
+  // The datasets must outlive it.
+  EvaluationReader(std::vector<const TokenDataset*> datasets, EvaluationOptions options);
   std::optional<Batch> next();
-  int64_t tokens() const;  // targets of a whole pass (limit_tokens when that is less); with masking about as many
+  // Targets of a whole pass (or limit_tokens if that is less); with masking an approximate number.
+  int64_t tokens() const;
 
  private:
   struct Window {
     const TokenDataset* dataset;
     int64_t document, start, length;
-    int64_t context_only;  // labels at its front that another window counts
+    int64_t context_only;  // first labels that another window counts
   };
   std::optional<Window> next_window();
 
   std::vector<const TokenDataset*> datasets_;
   EvaluationOptions options_;
   int64_t documents_ = 0;
-  int64_t ordinal_ = 0;  // of the current document, in reading order
-  int64_t done_ = 0;     // labels of it already given out
-  int64_t targets_ = 0;  // given out
+  int64_t ordinal_ = 0;  // index of the current document, in reading order
+  int64_t done_ = 0;     // its labels already returned
+  int64_t targets_ = 0;  // number returned
   int64_t windows_ = 0;
-  uint64_t inputs_ = 0;            // given out
+  uint64_t inputs_ = 0;            // number returned
   std::optional<Window> waiting_;  // did not fit into the last batch
 };
 

@@ -23,9 +23,10 @@ struct Loader::Prefetch {
     int64_t first, rows;
     std::shared_future<Batch> batch;
   };
-  std::atomic<bool> abandoned = false;  // nobody wants what is still waiting: the run ends, perhaps for lack of memory
-  std::map<int64_t, Slot> slots;        // by step
-  Worker worker{"data-prefetch"};       // last: ends before the slots go
+  // Nobody needs the waiting batches: the run ends, perhaps for lack of memory.
+  std::atomic<bool> abandoned = false;
+  std::map<int64_t, Slot> slots;   // by step
+  Worker worker{"data-prefetch"};  // last: ends before the slots are destroyed
 };
 
 namespace {
@@ -129,7 +130,7 @@ std::shared_ptr<const PackingIndex> Loader::index(int64_t dataset, int64_t epoch
     const TokenDataset& of = *datasets_[static_cast<size_t>(dataset)];
     slot = std::make_shared<PackingIndex>(PackingIndex::open_or_make(
         of, options_.sequence, epoch, options_.seed, options_.index_folder.empty() ? of.folder().parent_path() : options_.index_folder));
-    // Two epochs meet in a batch; older ones are not needed again in order, and open quickly when they are.
+    // Two epochs meet in a batch; older ones are not needed again in order, and reopen quickly.
     std::erase_if(indexes_->open, [&](const auto& entry) { return entry.first.first == dataset && entry.first.second < epoch - 1; });
     return indexes_->open[{dataset, epoch}];
   }
@@ -179,7 +180,7 @@ Batch Loader::batch_at(int64_t step, int64_t rank, int64_t ranks) const {
 
 Batch Loader::shared(const Rows& rows) const {
   const auto make = [&] { return batch_of(rows.first, rows.count); };
-  // Under another list of samples to pass over the same rows are another batch.
+  // With another skip list the same rows are another batch.
   return options_.share ? options_.share->get(rows.first + (lists_ << 40), rows.count, make) : make();
 }
 

@@ -47,7 +47,7 @@ void check_points(std::span<const BlendPoint> points) {
   }
 }
 
-// Whole multiples of 2^-62 that add up to 1; what rounding leaves over goes to the heaviest.
+// Whole multiples of 2^-62 that add up to 1; the rounding remainder goes to the largest share.
 std::vector<int64_t> shares_of(const std::vector<double>& weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<int64_t> shares;
@@ -60,7 +60,8 @@ std::vector<int64_t> shares_of(const std::vector<double>& weights) {
   return shares;
 }
 
-// From sample to sample, so that no share leaves the way between both ends and all of them add up to 0.
+// Changes from sample to sample, such that no share leaves the interval between both ends and all changes add
+// up to 0.
 std::vector<int64_t> slopes_of(const std::vector<int64_t>& from, const std::vector<int64_t>& to, int64_t samples) {
   std::vector<int64_t> slopes;
   for (size_t d = 0; d < from.size(); ++d) slopes.push_back((to[d] - from[d]) / samples);  // towards 0
@@ -118,14 +119,15 @@ double MovingBlend::share(int64_t dataset, int64_t sample) const {
   return std::ldexp(static_cast<double>(stretch.lines[static_cast<size_t>(dataset)].at(sample - stretch.begin)), -kShareBits);
 }
 
-// Of the first samples of the run.
+// Among the first samples of the run.
 MovingBlend::Mass MovingBlend::mass(size_t node, int64_t samples) const {
   const Stretch& stretch = stretch_of(samples);
   return stretch.lines[node].mass(samples - stretch.begin);
 }
 
-// Of the first samples that reach a node, how many go left: the left side's mass, rounded, at the moment when the node's own mass is so many. It
-// grows by 0 or 1 from one number of samples to the next, because the left side's share is a part of the node's.
+// How many of the first samples that reach a node go left: the left side's mass, rounded, at the moment when
+// the node's own mass is that number. It grows by 0 or 1 from one number of samples to the next, because the
+// left side's share is a part of the node's.
 int64_t MovingBlend::left_of_first(size_t node, int64_t samples) const {
   const Mass target = Mass{samples} << kShareBits;
   int64_t whole = 0, beyond = kLongest;  // mass(whole) ≤ target < mass(beyond), where that is reached at all
@@ -138,7 +140,8 @@ int64_t MovingBlend::left_of_first(size_t node, int64_t samples) const {
   const int64_t moment = whole - stretch.begin, own = stretch.lines[node].at(moment);
   const Mass rest = target - mass(node, whole);
   Mass reached = mass(left, whole);
-  if (own > rest) reached += rest * stretch.lines[left].at(moment) / own;  // within one sample shares are what they are
+  // Within one sample shares are constant.
+  if (own > rest) reached += rest * stretch.lines[left].at(moment) / own;
   return static_cast<int64_t>((reached + kWhole / 2) >> kShareBits);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kPackingMagic[8] = {'L', 'H', 'P', 'A', 'C', 'K', 'E', 'D'};
 
-struct RawPackingHeader {  // as it lies in the file, little-endian
+struct RawPackingHeader {  // as stored in the file, little-endian
   char magic[8];
   uint32_t version;
   uint32_t header_bytes;
@@ -64,7 +64,8 @@ void make(const TokenDataset& dataset, const PackingKey& key, const fs::path& pa
   const std::vector<int64_t> lengths = dataset.lengths();
   const auto documents = static_cast<int64_t>(lengths.size());
   const RandomStream order = order_of("documents", key);
-  // Several processes may make the same file at once; each writes its own and the last rename wins with equal bytes.
+  // Several processes may make the same file at once; each writes its own, and the last rename wins, with
+  // equal bytes.
   std::random_device entropy;
   fs::path partial = path;
   partial += fmt::format(".{:08x}{:08x}.partial", entropy(), entropy());
@@ -193,7 +194,8 @@ void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<
     std::fill(labels.begin(), labels.end(), int64_t{-1});
     return;
   }
-  // Input k is what begins a document for k = 0 and token k - 1 otherwise; its label is token k, the separator after the last one.
+  // Input 0 is the token that begins a document, and input k is token k - 1; its label is token k, or the
+  // separator after the last one.
   const int64_t tokens = dataset.length(span.document);
   const bool to_the_end = span.start + span.length == tokens + 1;
   dataset.read(span.document, span.start, labels.first(length - (to_the_end ? 1 : 0)));
@@ -211,7 +213,7 @@ int64_t span_bytes(const TokenDataset& dataset, const DocumentSpan& span) {
   const auto bytes = static_cast<__int128>(dataset.text_bytes(span.document));
   const int64_t tokens = dataset.length(span.document);
   if (tokens == 0) return static_cast<int64_t>(bytes);
-  // The end of the document stands for no byte, so only its tokens share them.
+  // The end of the document has no bytes, so only its tokens share them.
   const auto before = [&](int64_t label) { return static_cast<int64_t>(bytes * std::min(label, tokens) / tokens); };
   return before(span.start + span.length) - before(span.start);
 }

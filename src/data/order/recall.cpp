@@ -29,8 +29,9 @@ std::vector<int64_t> different(const RandomStream& random, uint64_t& at, int64_t
   return chosen;
 }
 
-// `count` different slots of [0, slots), drawn one after the other with weights (slot + 1)^(a−1): the `count` largest of u^(1/w), as
-// logarithms (Efraimidis and Spirakis 2006), in the order in which they would have been drawn.
+// `count` different slots of [0, slots), drawn one after the other with weights (slot + 1)^(a−1): the `count`
+// largest values of u^(1/w), as logarithms (Efraimidis and Spirakis 2006), in the order in which they would
+// have been drawn.
 std::vector<int64_t> slots_by_power_law(const RandomStream& random, uint64_t& at, int64_t count, int64_t slots, double a) {
   std::vector<std::pair<double, int64_t>> keys;
   for (int64_t s = 0; s < slots; ++s) {
@@ -68,7 +69,7 @@ RecallRow copy_row(const RecallShape& shape, const RandomStream& random) {
   RecallRow row;
   row.inputs.assign(static_cast<size_t>(shape.sequence), kGapToken);
   row.labels.assign(static_cast<size_t>(shape.sequence), layout::kIgnoreLabel);
-  const int64_t again = shape.sequence - shape.pairs;  // where the second time begins to be asked for
+  const int64_t again = shape.sequence - shape.pairs;  // where the second half, the question, begins
   row.inputs[static_cast<size_t>(again)] = kAgainToken;
   for (int64_t p = 0; p < shape.pairs; ++p) {
     const int64_t token = 2 + static_cast<int64_t>(random.below(static_cast<uint64_t>(p), static_cast<uint64_t>(shape.vocabulary - 2)));

@@ -83,9 +83,10 @@ AddedTokens::AddedTokens(const JsonView& list, const Bpe& model, const Normalize
     token.single_word = entry.boolean_or("single_word", false);
     token.left_strip = entry.boolean_or("lstrip", false);
     token.right_strip = entry.boolean_or("rstrip", false);
-    if (token.content.empty()) continue;  // the peer skips it too
+    if (token.content.empty()) continue;  // `tokenizers` skips it too
     if (by_content_.contains(token.content)) entry.fail("every added token once", fmt::format("\"{}\" a second time", token.content));
-    // The peer numbers added tokens itself: the model's id, else the next free one. A file that says otherwise is refused.
+    // Hugging Face `tokenizers` numbers added tokens itself: the model's id, else the next free one. A file
+    // with other numbers is refused.
     const auto known = model.id_of(token.content);
     const int64_t assigned = known ? *known : next_id++;
     if (assigned != id) {

@@ -1,6 +1,6 @@
-// Added tokens of tokenizer.json: texts that become one id before the model sees them (special or not). Matching is leftmost,
-// then longest, in two rounds like the peer's: tokens with normalized = false in the raw text, the others in the normalized
-// text. Const functions are thread-safe.
+// Added tokens of tokenizer.json: texts that become one id before the model sees them (special or not).
+// Matches are leftmost, then longest, in two rounds as in Hugging Face `tokenizers`: tokens with normalized =
+// false in the raw text, the others in the normalized text. Const functions are thread-safe.
 #pragma once
 
 #include <array>
@@ -19,12 +19,13 @@ namespace longhaul::data {
 
 struct AddedToken {
   std::string content;
-  std::string normalized_content;  // what stands in normalized text; the content itself for normalized = false
+  std::string normalized_content;  // its form in normalized text; the content itself for normalized = false
   int32_t id = 0;
   bool single_word = false, left_strip = false, right_strip = false, normalized = true, special = false;
 };
 
-// Finds the leftmost-longest occurrence of any of a set of texts: a byte trie, entered only at bytes that begin a text.
+// TextSet finds the leftmost-longest occurrence of any of a set of texts, with a byte trie that is entered
+// only at bytes that begin a text.
 class TextSet {
  public:
   void add(std::string_view text, int32_t value);
@@ -35,7 +36,8 @@ class TextSet {
     int32_t value;
   };
   std::optional<Found> find(std::string_view text, size_t from) const;
-  // Does any text occur across or next to the cut at `at`? Texts that only begin inside `text` count too.
+  // True if any text occurs across or next to the cut at `at`; texts that begin inside `text` and may
+  // continue count too.
   bool touches(std::string_view text, size_t at) const;
 
  private:
@@ -46,7 +48,7 @@ class TextSet {
   int32_t step(int32_t node, uint8_t byte) const;
   std::vector<Node> nodes_{1};
   std::array<bool, 256> first_{};
-  int only_first_ = -1;  // the single byte that all texts begin with; -2: several
+  int only_first_ = -1;  // the single byte with which all texts begin; -2: several
   size_t longest_ = 0;
 };
 
@@ -57,7 +59,7 @@ class AddedTokens {
 
   struct Part {
     std::string_view text;
-    int32_t id = -1;  // ≥ 0: the text is that added token (with the spaces it strips)
+    int32_t id = -1;  // ≥ 0: the text is that added token (with the spaces that it strips)
   };
   // Calls part(Part) from left to right; parts cover the text.
   template <class Use>
@@ -71,7 +73,7 @@ class AddedTokens {
     for (size_t from = 0; const auto found = set.find(text, from);) {
       from = found->end;
       const auto [begin, end] = extent(tokens_[static_cast<size_t>(found->value)], text, found->begin, found->end, done);
-      if (begin > end) continue;  // not a word of its own
+      if (begin > end) continue;  // not a separate word
       if (begin > done) part(Part{text.substr(done, begin - done), -1});
       part(Part{text.substr(begin, end - begin), tokens_[static_cast<size_t>(found->value)].id});
       done = end;
@@ -82,12 +84,13 @@ class AddedTokens {
   const std::vector<AddedToken>& tokens() const { return tokens_; }
   const AddedToken* by_id(int32_t id) const;
   std::optional<int32_t> id_of(std::string_view content) const;
-  // May raw text be cut at `at` without changing any match? (streaming; false when that cannot be told)
+  // True if raw text may be cut at `at` without changing any match (for streaming); false also where that is
+  // unknown.
   bool cut_allowed(std::string_view text, size_t at) const;
   size_t longest() const { return std::max(raw_.longest(), normalized_.longest()); }
 
  private:
-  // The token with its stripped spaces; begin > end when it must be a single word and is not.
+  // The token with its stripped spaces; begin > end if it must be a single word and is not.
   static std::pair<size_t, size_t> extent(const AddedToken& token, std::string_view text, size_t begin, size_t end, size_t done);
 
   std::vector<AddedToken> tokens_;
@@ -95,7 +98,7 @@ class AddedTokens {
   TextIds by_content_;
   TextSet raw_, normalized_;
   TextSet contents_;      // all of them as written, for cut_allowed
-  bool context_ = false;  // some token looks at its neighbours
+  bool context_ = false;  // some token depends on its neighbours
 };
 
 }  // namespace longhaul::data

@@ -117,7 +117,8 @@ void Bpe::read_merges(const JsonView& merges) {
 }
 
 void Bpe::find_joined_symbols(const std::vector<int32_t>& results, bool special_parts) {
-  // Merges of the unknown token or of fallback bytes make tokens that do not spell their text; then nothing is known.
+  // Merges of the unknown token or of fallback bytes make tokens that do not spell their text; then nothing
+  // is known.
   all_joined_ = special_parts;
   if (all_joined_) return;
   joined_bytes_.assign(byte_level_ ? 1024 : 0, 0);
@@ -196,7 +197,8 @@ void Bpe::merge_word(std::string_view word, std::vector<int32_t>& ids) const {
   } else {
     symbols_of_characters(word, symbols);
   }
-  // Cut where no merge can ever reach across. The unknown token and fallback bytes join nothing unless all_joined_.
+  // Divides where no merge can ever reach across. The unknown token and fallback bytes are not merged unless
+  // all_joined_.
   size_t begin = 0;
   for (size_t i = 1; i <= symbols.size(); ++i) {
     if (i < symbols.size()) {
@@ -230,7 +232,8 @@ void Bpe::symbols_of_bytes(std::string_view word, std::vector<int32_t>& symbols)
 }
 
 void Bpe::symbols_of_characters(std::string_view word, std::vector<int32_t>& symbols) const {
-  // The peer holds an unknown symbol back until a known one follows; fallback bytes do not release it. Kept as it is.
+  // `tokenizers` delays an unknown symbol until a known one follows; fallback bytes do not release it. The
+  // behaviour is copied.
   int held = 0;
   const auto release = [&] {
     if (held > 0) symbols.insert(symbols.end(), fuse_unknown_ ? 1 : static_cast<size_t>(held), unknown_);
@@ -293,8 +296,8 @@ void Bpe::merge_piece(int32_t* symbols, size_t count, std::vector<int32_t>& ids)
 }
 
 void Bpe::merge_long(const int32_t* symbols, size_t count, std::vector<int32_t>& ids) const {
-  // A doubly linked list in arrays and a heap of (rank, position). An entry is stale when the pair at its position now has
-  // another rank; ranks are unique, so equal rank means equal pair.
+  // A doubly linked list in arrays and a heap of (rank, position). An entry is stale if the pair at its
+  // position now has another rank; ranks are unique, so an equal rank means an equal pair.
   LONGHAUL_ASSERT(count < static_cast<size_t>(std::numeric_limits<int32_t>::max()), "a word of {} symbols", count);
   struct Node {
     int32_t symbol, before, after, rank;

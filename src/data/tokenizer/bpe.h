@@ -1,8 +1,9 @@
-// The byte-pair model of tokenizer.json: a vocabulary, ranked merges, and what happens to characters it does not know.
-// A word is cut into symbols (bytes for byte-level tokenizers, characters otherwise) and the merge of lowest rank, leftmost
-// first, is applied until none is left. A word first falls apart where no token holds the two neighbouring symbols side by
-// side, so that even a text without any space merges in short pieces; a piece longer than 48 symbols uses a heap, O(n log n).
-// Const functions are thread-safe; each thread keeps a bounded cache of short words (1 MiB a tokenizer, four tokenizers).
+// The byte-pair model of tokenizer.json: a vocabulary, ranked merges, and the handling of unknown characters.
+// A word is split into symbols (bytes for byte-level tokenizers, characters otherwise) and the merge of
+// lowest rank, leftmost first, is applied until none is left. Before that a word is divided wherever no token
+// contains the two neighbouring symbols next to each other, so that even a text without any space is merged
+// in short pieces; a piece longer than 48 symbols uses a heap, O(n log n). Const functions are thread-safe;
+// each thread has a bounded cache of short words (1 MiB per tokenizer, four tokenizers).
 #pragma once
 
 #include <array>
@@ -37,7 +38,8 @@ class Bpe {
   int64_t entries() const { return static_cast<int64_t>(ids_.size()); }
   bool byte_level() const { return byte_level_; }
 
-  // May the text be cut between these two characters without changing any id? (tokenizers that do not cut at spaces)
+  // True if the text may be cut between these two characters without changing any id (for tokenizers that do
+  // not cut at spaces).
   bool never_joined(char32_t left, char32_t right) const;
 
  private:
@@ -66,13 +68,13 @@ class Bpe {
   bool fuse_unknown_ = false;
   int32_t unknown_ = kNone;
   size_t longest_token_ = 0;
-  uint64_t serial_ = 0;  // tells the thread caches of two models apart
+  uint64_t serial_ = 0;  // distinguishes the thread caches of two models
   TextIds ids_;
   std::vector<std::string> tokens_;
   FlatMap<Merge> merges_;
   std::vector<int32_t> symbols_;            // id of a one-character token, by code (by byte for byte-level)
   std::array<int32_t, 256> byte_tokens_{};  // <0x00> …, for byte_fallback
-  bool all_joined_ = false;                 // pieces cannot be told apart: never cut a word
+  bool all_joined_ = false;                 // no division is possible: never cut a word
   std::vector<uint64_t> joined_bytes_;      // byte level: 256 × 256 bits
   FlatMap<uint8_t> joined_symbols_;         // otherwise: pairs of one-character tokens
 };

@@ -19,7 +19,7 @@ namespace longhaul::data {
 namespace {
 
 constexpr size_t kSliceBytes = 512 << 10;
-constexpr size_t kSlicesPerThread = 8;  // read together: enough that no thread waits long for another
+constexpr size_t kSlicesPerThread = 8;  // read together: so many that no thread waits long for another
 
 // Cuts a text into slices of about kSliceBytes at places where words end anyway.
 void slice(const Tokenizer& cutter, std::string_view text, std::vector<std::string_view>& slices) {
@@ -64,9 +64,10 @@ std::vector<WordCounts::Counted> count_words(const TextSource& next_text, const 
   return counts[0].sorted();
 }
 
-// The words as symbols, the counts of neighbouring pairs, and a heap of candidates, as the peer keeps them: a merged pair's
-// own count is not taken back, and a pair that comes up again gets a new candidate with only its new words. Both matter
-// only for tokens that can be spelled in two ways, and there they decide the result.
+// The words as symbols, the counts of neighbouring pairs, and a heap of candidates, as in `tokenizers`: the
+// count of a merged pair itself is not reduced, and a pair that occurs again gets a new candidate with only
+// its new words. Both matter only for tokens that can be spelled in two ways, and there they decide the
+// result.
 class PairMerger {
  public:
   PairMerger(const std::vector<WordCounts::Counted>& counted, const std::array<int32_t, 256>& byte_ids) {
@@ -89,7 +90,7 @@ class PairMerger {
     int64_t count;
     size_t places;  // index of the words to merge in
   };
-  // The next pair to merge, or count 0.
+  // Returns the next pair to merge, or count 0.
   Best pop() {
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end(), later);
@@ -124,7 +125,7 @@ class PairMerger {
   };
   struct State {
     int64_t count = 0;
-    std::vector<uint32_t> fresh;  // words in which the pair came up since the last candidates were pushed
+    std::vector<uint32_t> fresh;  // words in which the pair occurred since the last candidates were pushed
   };
   static bool later(const Best& a, const Best& b) {
     if (a.count != b.count) return a.count < b.count;

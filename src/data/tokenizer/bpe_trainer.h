@@ -1,11 +1,12 @@
-// Training of byte-level BPE tokenizers: the same vocabulary and merges as the `BpeTrainer` of `tokenizers` 0.23 makes of the
-// same texts with the byte alphabet and no frequency limit: ids are special tokens, then the 256 bytes in the order of their
-// printable characters, then merges; the pair with the highest count is merged next, of equal ones the one with the smaller
-// ids. The result depends neither on the number of threads nor on the order or splitting of texts into chunks at word ends.
+// Training of byte-level BPE tokenizers: the vocabulary and merges are those that the `BpeTrainer` of
+// `tokenizers` 0.23 makes from the same texts with the byte alphabet and no frequency limit. Ids are special
+// tokens, then the 256 bytes in the order of their printable characters, then merges; the pair with the
+// highest count is merged next, and among equal ones the one with the smaller ids. The result depends neither
+// on the number of threads nor on the order of the texts or their division into chunks at word ends.
 //
 //   Tokenizer tokenizer = train_bpe(next_text, {.vocabulary = 8192});
 //
-// Source: Sennrich et al. 2016 (arXiv 1508.07909); tie-breaking as the peer.
+// Source: Sennrich et al. 2016 (arXiv 1508.07909); ties are broken as in `tokenizers`.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,11 @@ struct TrainOptions {
   int64_t minimum_count = 0;  // pairs seen less often are not merged
 };
 
-// Puts the next text into its argument; false: no more. Called from one thread.
+// Puts the next text into its argument; false: there are no more. Called from one thread.
 using TextSource = std::function<bool(std::string&)>;
 
-// Fewer tokens than asked for come out when the texts run out of pairs. Memory: the distinct words, and 64 MiB of text.
+// The tokenizer has fewer tokens than requested when the texts have no more pairs. Memory: the distinct
+// words, and 64 MiB of text.
 Tokenizer train_bpe(const TextSource& next_text, const TrainOptions& options);
 
 }  // namespace longhaul::data

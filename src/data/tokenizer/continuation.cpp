@@ -6,7 +6,7 @@ namespace longhaul::data {
 namespace {
 
 constexpr size_t kMostHeld = 64;  // tokens that are decoded again with each one
-constexpr ptrdiff_t kKept = 4;    // of them those that stand before the next ones
+constexpr ptrdiff_t kKept = 4;    // number of tokens kept before the next ones
 
 // Bytes of `text` that end with a whole character. Bytes that no continuation can complete count as whole.
 size_t whole_characters(std::string_view text) {
@@ -40,7 +40,8 @@ std::string Continuation::add(int32_t id) {
   return fresh;
 }
 
-// All but the last tokens, where all was shown and what is left has a text that others can stand behind.
+// Drops all but the last tokens, if all was shown and the remaining ones have a text after which others can
+// follow.
 void Continuation::forget() {
   if (shown_ != decoded_.size() || !tokenizer_.decodes_locally()) return;
   const std::vector<int32_t> last(ids_.end() - kKept, ids_.end());

@@ -1,6 +1,7 @@
-// Text that grows token by token. What a token stands for can depend on those before it (SentencePiece drops the space that begins a
-// text; a character may be spread over several tokens), so the text is that of all tokens, and only its new end is given out. The last few tokens
-// are enough for it with most tokenizers, so a token costs the same whatever stands before it; the others decode everything again.
+// Continuation: text that grows token by token. The text of a token can depend on the tokens before it
+// (SentencePiece drops the space that begins a text; a character may span several tokens), so all tokens are
+// decoded and only the new end of the text is returned. For most tokenizers the last few tokens suffice, so
+// the cost of a token does not depend on the length of the text; for the others everything is decoded again.
 #pragma once
 
 #include <string>
@@ -13,17 +14,17 @@ namespace longhaul::data {
 class Continuation {
  public:
   Continuation(const Tokenizer& tokenizer, std::vector<int32_t> prompt);  // the tokenizer must outlive it
-  std::string add(int32_t id);                                            // what can be shown now: whole characters only
-  std::string rest() const;                                               // what is left when no token follows
-  const std::string& text() const { return text_; }                       // all that add() gave out
+  std::string add(int32_t id);                                            // the text that can be shown now: whole characters only
+  std::string rest() const;                                               // the remaining text when no token follows
+  const std::string& text() const { return text_; }                       // everything that add() has returned
 
  private:
   void forget();
 
   const Tokenizer& tokenizer_;
-  std::vector<int32_t> ids_;  // the last ones of prompt and tokens
-  std::string decoded_;       // of ids_
-  size_t shown_;              // bytes of decoded_ that were shown, the prompt's included
+  std::vector<int32_t> ids_;  // the last ids of prompt and tokens
+  std::string decoded_;       // text of ids_
+  size_t shown_;              // bytes of decoded_ that were shown, including the prompt's
   std::string text_;
 };
 

@@ -151,7 +151,7 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
   for (const Step& step : steps_) tokens = run(step, tokens);
   std::string text;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (!present_ && i > 0) text.push_back(' ');  // without a decoder the peer joins with spaces
+    if (!present_ && i > 0) text.push_back(' ');  // without a decoder `tokenizers` joins with spaces
     text += tokens[i];
   }
   return text;

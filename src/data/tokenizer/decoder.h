@@ -1,6 +1,7 @@
-// The decoder of tokenizer.json: turns the texts of tokens back into bytes. ByteLevel, ByteFallback, Fuse, Strip, Replace,
-// Metaspace and sequences of them. Unlike the peer's, bytes that are not UTF-8 come back as they are, not as U+FFFD, so
-// decoding gives the encoded bytes. Const functions are thread-safe.
+// The decoder of tokenizer.json: it turns the texts of tokens back into bytes. It supports ByteLevel,
+// ByteFallback, Fuse, Strip, Replace, Metaspace and sequences of them. Unlike in Hugging Face `tokenizers`,
+// bytes that are not UTF-8 are returned as they are, not as U+FFFD, so that decoding gives the encoded bytes.
+// Const functions are thread-safe.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,7 @@ class Decoder {
   explicit Decoder(const JsonView& definition);
 
   std::string decode(std::vector<std::string> tokens) const;
-  // Behind a text that is not empty a token is decoded to the same bytes whatever that text is.
+  // True if a token that follows a non-empty text is decoded to the same bytes whatever that text is.
   bool local() const;
   bool only_byte_level() const { return steps_.size() == 1 && steps_[0].kind == Step::Kind::kByteLevel; }
   static std::string byte_level_text(const std::string& token);  // the token's bytes
@@ -29,9 +30,10 @@ class Decoder {
     std::string text;     // Strip, Metaspace: the character
     std::string content;  // Replace
     std::optional<Regex> pattern;
-    int64_t start = 0, stop = 0;  // Strip: how many at each end
-    bool drop_first = false;      // Metaspace
-    bool one_character = false;   // Replace: of the pattern, so that no occurrence reaches over two tokens
+    int64_t start = 0, stop = 0;  // for Strip: how many at each end
+    bool drop_first = false;      // for Metaspace
+    // For Replace: the pattern is one character, so that no occurrence spans two tokens.
+    bool one_character = false;
   };
   void read(const JsonView& definition, int depth);
   static std::vector<std::string> run(const Step& step, const std::vector<std::string>& tokens);

@@ -1,4 +1,4 @@
-// What a tokenizer.json may be as JSON, and what is said of one that is not, or that asks for what is not there.
+// The JSON limits of a tokenizer.json, and the errors for one that is malformed or uses an unsupported part.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// An open-addressing hash map from 64-bit keys to small values, for the merge table and the trainer's pair counts: one
-// probe usually answers. Keys must not be ~0. Not thread-safe while inserting.
+// FlatMap: an open-addressing hash map from 64-bit keys to small values, for the merge table and the
+// trainer's pair counts: usually one probe suffices. Keys must not be ~0. Not thread-safe while inserting.
 #pragma once
 
 #include <cstdint>

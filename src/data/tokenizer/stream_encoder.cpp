@@ -44,7 +44,7 @@ void StreamEncoder::feed(std::string_view chunk, std::vector<int32_t>& ids) {
       exact_ = false;
       encode_front(forced_cut(complete), false, ids);
     } else {
-      // Looking again only when the buffer has doubled keeps the search linear in all.
+      // Searching again only when the buffer has doubled keeps the total search linear.
       try_again_at_ = std::min(limit_bytes_, cut < 0 ? limit_bytes_ : buffer_.size() * 2);
       continue;
     }

@@ -17,7 +17,7 @@
 namespace longhaul::data {
 namespace {
 
-// Tokens that end a document by their name alone, the likeliest first.
+// Tokens that are known to end a document by their names only, the likeliest first.
 constexpr std::string_view kUsualEnds[] = {kEndOfDocument,          "<|endoftext|>",     "<|end_of_text|>", "<end_of_document>", "</s>",
                                            "<｜end▁of▁sentence｜>", "<end_of_sentence>", "<eos>",           "<|eos|>",           "[EOS]"};
 
@@ -45,7 +45,7 @@ void Tokenizer::Parts::read(const JsonView& root) {
   root.require(root.value().is_object(), "an object");
   if (root.has("version") && root.at("version").string() != "1.0") root.at("version").fail("1.0", root.at("version").string());
   for (const char* key : {"truncation", "padding"}) {
-    if (!root.has(key)) continue;  // length is the trainer's business
+    if (!root.has(key)) continue;  // the trainer handles length
     root.at(key).require(root.at(key).value().is_object(), "an object, or null");
     not_applied.emplace_back(key);
   }
@@ -185,7 +185,7 @@ int64_t Tokenizer::last_safe_cut(std::string_view text) const {
   const Parts& parts = *parts_;
   const bool by_character = parts.normalizer.by_character();
   const bool only_nfc = parts.normalizer.only_nfc();
-  // Words that begin at every space, or a whole text in which no token reaches over "x y"'s space.
+  // Words that begin at every space, or a whole text in which no token spans the space of "x y".
   const auto before_space = [&](std::string_view within) -> int64_t {
     const bool spaces_split = !parts.pre_tokenizer.whole_text_is_a_word();
     const char32_t mark = parts.space_becomes;

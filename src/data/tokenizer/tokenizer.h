@@ -1,6 +1,7 @@
-// Tokenizer: text to ids and back, as a Hugging Face tokenizer.json defines it, with exactly the ids of `tokenizers` 0.23.
-// Any bytes are text: what is not UTF-8 is encoded byte by byte and comes back unchanged (docs/formats/tokenizer.md says how
-// each family treats it). Immutable after loading and cheap to copy; all const functions are thread-safe.
+// Tokenizer: text to ids and back, as a Hugging Face tokenizer.json defines it, with exactly the ids of
+// `tokenizers` 0.23. Any bytes are text: bytes that are not UTF-8 are encoded one by one and are returned
+// unchanged (docs/formats/tokenizer.md says how each family treats them). Immutable after loading and cheap
+// to copy; all const functions are thread-safe.
 //
 //   Tokenizer tokenizer = Tokenizer::load("tokenizer.json");
 //   std::vector<int32_t> ids = tokenizer.encode("def main():");
@@ -23,10 +24,11 @@ namespace longhaul::data {
 
 inline constexpr std::string_view kEndOfDocument = "<|end_of_document|>";
 
-// What a tokenizer.json does not say of its tokens, by their texts (recipe: data.end_of_document and data.stop_tokens).
+// TokenRoles: properties of tokens that a tokenizer.json does not give, by their texts (recipe:
+// data.end_of_document and data.stop_tokens).
 struct TokenRoles {
-  std::string end_of_document;    // stands between documents; empty: the one of a usual name
-  std::vector<std::string> stop;  // these end a text too when one is written
+  std::string end_of_document;    // the token between documents; empty: the one with a usual name
+  std::vector<std::string> stop;  // tokens that end a generated text too
 };
 
 class Tokenizer {
@@ -37,36 +39,43 @@ class Tokenizer {
 
   void save(const std::filesystem::path& path) const;  // the definition as it was read, atomically
 
-  // The same with these roles; one that is no token is Error 65 that names the option.
+  // The same tokenizer with these roles; a text that is no token is Error 65, which names the option.
   Tokenizer with(const TokenRoles& roles) const;
 
-  // add_special: with the post-processor's tokens (begin of sequence and the like).
+  // add_special: add the post-processor's tokens (begin of sequence and similar ones).
   std::vector<int32_t> encode(std::string_view text, bool add_special = false) const;
   void encode_append(std::string_view text, std::vector<int32_t>& ids, bool add_special = false) const;
 
-  // The bytes that the ids stand for. An id without a token is Error 65.
+  // The bytes of the ids. An id without a token is Error 65.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
   bool decodes_locally() const;  // see Decoder::local
 
-  int64_t vocabulary() const;                                  // highest id + 1: rows an embedding needs
-  int64_t tokens() const;                                      // ids that have a token
-  std::optional<int32_t> id_of(std::string_view token) const;  // as written in the file ("Ġthe") or an added token's text
+  int64_t vocabulary() const;  // highest id + 1: rows an embedding needs
+  int64_t tokens() const;      // number of ids that have a token
+  // As written in the file ("Ġthe") or an added token's text.
+  std::optional<int32_t> id_of(std::string_view token) const;
   std::optional<std::string> token_of(int32_t id) const;
   bool is_special(int32_t id) const;
-  std::optional<int32_t> end_of_document() const;  // by its role, else kEndOfDocument, else a usual end-of-text token
+  // The token of that role, else kEndOfDocument, else a usual end-of-text token.
+  std::optional<int32_t> end_of_document() const;
 
-  // What the post-processor's template puts before and after a text ("<s> $A"); both empty without one.
+  // The tokens that the post-processor's template puts before and after a text ("<s> $A"); both are empty
+  // without a template.
   const std::vector<int32_t>& before() const;
   const std::vector<int32_t>& after() const;
-  // What a text begins with, as documents did in training: the template's tokens, else the end-of-document token, else nothing.
+  // The tokens with which a text begins, as documents did in training: the template's tokens, else the
+  // end-of-document token, else none.
   std::vector<int32_t> beginning() const;
-  // The ids of a text that is to go on: the beginning and the text; a text that spells the template's tokens itself has them once.
+  // The ids of a text to be continued: the beginning and the text; if the text itself spells the template's
+  // tokens, they are not repeated.
   std::vector<int32_t> encode_prompt(std::string_view text) const;
-  std::vector<int32_t> stop_ids() const;       // tokens that end a text: the end-of-document token and those of the role
-  std::vector<int32_t> without_token() const;  // ids below vocabulary() that stand for nothing: files may leave gaps
+  // Tokens that end a text: the end-of-document token and those of the role.
+  std::vector<int32_t> stop_ids() const;
+  std::vector<int32_t> without_token() const;  // ids below vocabulary() without a token: files may leave gaps
 
-  // Parts of the definition that are read over, for ids of a text do not depend on them here: "truncation", "padding".
+  // Parts of the definition that are ignored, because ids of a text do not depend on them here: "truncation",
+  // "padding".
   const std::vector<std::string>& not_applied() const;
 
   const std::string& sha256() const;      // of the definition
@@ -78,8 +87,8 @@ class Tokenizer {
     bool first, last;
   };
   void encode_part(std::string_view text, StreamPart part, std::vector<int32_t>& ids, bool add_special) const;
-  // The largest position in (0, text.size()) where a stream may be cut so that ids stay those of the whole text; 0: none in
-  // this text; -1: no such rule exists for this definition.
+  // The largest position in (0, text.size()) where a stream may be cut so that the ids remain those of the
+  // whole text; 0: there is none in this text; -1: there is no such rule for this definition.
   int64_t last_safe_cut(std::string_view text) const;
 
  private:

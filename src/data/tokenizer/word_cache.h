@@ -1,5 +1,6 @@
-// Each thread's cache of short words and their ids: 2-way, fixed size, so memory is bounded whatever the text. A word of up
-// to 15 bytes is its own key (its bytes and length in 128 bits), so a hit is two compares and no string.
+// WordCache: each thread's cache of short words and their ids: 2-way, of fixed size, so memory is bounded for
+// any text. A word of up to 15 bytes is its own key (its bytes and length in 128 bits), so a hit needs two
+// comparisons and no string.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ class WordCache {
     uint64_t low, high;
   };
 
-  // The calling thread's cache of that model; the least recently made of four gives way to a fifth.
+  // The calling thread's cache for that model; a fifth model replaces the oldest of the four caches.
   static WordCache& of_thread(uint64_t model) {
     thread_local std::array<WordCache, 4> caches;
     thread_local size_t last = 0;

@@ -1,5 +1,5 @@
-// Counts of distinct words, for the tokenizer's trainer. Words of up to 15 bytes (nearly all) are their own keys. One thread
-// at a time; counts of several threads are added together afterwards.
+// WordCounts: counts of distinct words, for the tokenizer's trainer. Words of up to 15 bytes (nearly all) are
+// their own keys. One thread at a time; the counts of several threads are added afterwards.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class WordCounts {
     std::string word;
     int64_t count;
   };
-  std::vector<Counted> sorted() const;  // in an order that depends on nothing but the words
+  std::vector<Counted> sorted() const;  // in an order that depends only on the words
 
  private:
   struct Slot {

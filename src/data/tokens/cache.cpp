@@ -22,7 +22,7 @@ bool is_named(std::string_view name, std::string_view before, std::string_view a
   return name.substr(before.size(), 16).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-fs::path preparation_of(const fs::path& folder) { return folder / "preparation"; }  // what is locked
+fs::path preparation_of(const fs::path& folder) { return folder / "preparation"; }  // the path that is locked
 
 std::optional<CacheEntry::Kind> kind_of(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
@@ -112,7 +112,8 @@ bool remove_from_cache(const CacheEntry& entry) {
       if (error.code() == ExitCode::kUsage) return false;
       throw;
     }
-    // The manifest first: what an interruption leaves is taken for an unfinished preparation.
+    // The manifest is removed first, so that the remains after an interruption are taken for an unfinished
+    // preparation.
     fs::remove(entry.path / "dataset.json", problem);
     if (!problem) fs::remove_all(entry.path, problem);
   } else {

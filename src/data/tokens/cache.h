@@ -1,5 +1,6 @@
-// The cache of prepared data: what lies in it, when it was last used, and how to be rid of it. Whatever takes something from the cache
-// says so with mark_used(), so its age is the time since a run last took it, not since it was made. Everything in it can be made again.
+// The cache of prepared data: its entries, when each was last used, and how to remove them. Code that uses an
+// entry calls mark_used(), so that its age is the time since the last use, not since it was made. Everything
+// in the cache can be made again.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +21,17 @@ struct CacheEntry {
 };
 std::string name_of(CacheEntry::Kind kind);  // "token shards"
 
-// Of the folder, and of the packing indexes in its folder "packing"; by name. Other things that lie there are not looked at. A folder
-// that is not there holds nothing.
+// Lists the folder, and the packing indexes in its folder "packing", by name. Other files there are ignored.
+// A missing folder has no entries.
 std::vector<CacheEntry> list_cache(const std::filesystem::path& folder);
 
-// Makes the folder and holds it while it is prepared. Of runs that begin at once and want the same data one prepares it; the others wait here, and find it made.
-// A request to stop ends the waiting.
+// Makes the folder and locks it while it is prepared. If several runs start at once with the same data, one
+// prepares it; the others wait here and find it prepared. A request to stop ends the wait.
 std::unique_ptr<FileLock> lock_preparation(const std::filesystem::path& folder);
 
-// False: a process is preparing it. A run that has it open goes on undisturbed.
+// False: a process is preparing it. A run that has it open is not disturbed.
 bool remove_from_cache(const CacheEntry& entry);
 
-void mark_used(const std::filesystem::path& file);  // no error where it may not be written
+void mark_used(const std::filesystem::path& file);  // no error where the file may not be written
 
 }  // namespace longhaul::data

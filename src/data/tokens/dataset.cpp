@@ -30,7 +30,8 @@ uint64_t number_of_hex(const std::string& hex) {
   return value;
 }
 
-// In the order in which they are written. Those of a manifest made before there were binary files and cuts may be absent.
+// In the order in which they are written. Those of a manifest that is older than binary files and cuts may be
+// absent.
 constexpr std::pair<const char*, int64_t CorpusCounts::*> kCounts[] = {{"documents", &CorpusCounts::documents},
                                                                        {"bytes", &CorpusCounts::bytes},
                                                                        {"empty", &CorpusCounts::empty},

@@ -1,8 +1,9 @@
-// TokenDataset: the shards of one side (train or held out) of one prepared source, seen as one list of documents.
-// Memory-mapped: opening costs no memory, and a document's tokens are found in O(log shards). Documents keep the order of the
-// corpus. Immutable; may be read from several threads.
+// TokenDataset: the shards of one side (train or held out) of one prepared source, as one list of documents.
+// It is memory-mapped: opening needs no memory, and a document's tokens are found in O(log shards). Documents
+// keep the order of the corpus. Immutable; several threads may read it.
 //
-// PreparedSource: the folder that `prepare` leaves: dataset.json (docs/formats/token-shards.md), train/ and held-out/.
+// PreparedSource: the folder that `prepare` makes: dataset.json (docs/formats/token-shards.md), train/ and
+// held-out/.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace longhaul::data {
 struct ShardEntry {  // a line of the manifest
   std::string file;
   int64_t documents = 0, tokens = 0, text_bytes = 0;
-  uint64_t checksum = 0;  // ShardHeader::blocks_checksum: another file under the same name is noticed
+  uint64_t checksum = 0;  // ShardHeader::blocks_checksum: detects another file with the same name
 };
 
 class TokenDataset {
@@ -33,13 +34,15 @@ class TokenDataset {
   int64_t text_bytes() const { return text_bytes_; }
   int64_t shards() const { return static_cast<int64_t>(shards_.size()); }
   const ShardIdentity& identity() const { return identity_; }
-  const std::string& fingerprint() const { return fingerprint_; }  // of the content: 64 hexadecimal digits
+  // Hash of the content: 64 hexadecimal digits.
+  const std::string& fingerprint() const { return fingerprint_; }
   const std::filesystem::path& folder() const { return folder_; }
 
   int64_t length(int64_t document) const;  // tokens, without separator
   int64_t text_bytes(int64_t document) const;
-  void read(int64_t document, int64_t first, std::span<int64_t> into) const;  // tokens first … of the document
-  // Lengths of all documents in order; made anew at each call (8 bytes a document).
+  // Tokens first … of the document.
+  void read(int64_t document, int64_t first, std::span<int64_t> into) const;
+  // Lengths of all documents in order; computed at each call (8 bytes per document).
   std::vector<int64_t> lengths() const;
   void verify() const;  // every block of every shard
 
@@ -54,7 +57,7 @@ class TokenDataset {
   ShardIdentity identity_;
   std::string fingerprint_;
   std::vector<TokenShard> shards_;
-  std::vector<int64_t> first_document_;  // of each shard
+  std::vector<int64_t> first_document_;  // first document of each shard
   int64_t documents_ = 0, tokens_ = 0, text_bytes_ = 0;
 };
 
@@ -64,7 +67,7 @@ struct PreparedSource {
   ShardIdentity identity;
   CorpusCounts counts;
   std::vector<LeftOutFile> not_text;  // the first kNamedFiles of them
-  TokenDataset train, held_out;       // of a validation source the first is empty
+  TokenDataset train, held_out;       // of a validation source, `train` is empty
   bool reused = false;
 
   static PreparedSource open(const std::filesystem::path& folder, const ShardIdentity* expected = nullptr);
@@ -73,7 +76,8 @@ struct PreparedSource {
 inline constexpr int kDatasetVersion = 1;
 inline constexpr size_t kNamedFiles = 100;
 
-// What became of the documents, for tables: "training", "held out", then what was left out, if anything.
+// DataPart: what happened to the documents, for tables: "training", "held out", then those that were left
+// out, if any.
 struct DataPart {
   std::string name;
   int64_t documents = 0, bytes = 0, tokens = 0, shards = 0;
@@ -84,7 +88,8 @@ nlohmann::json to_json(const CorpusCounts& counts);
 CorpusCounts counts_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const std::vector<ShardEntry>& shards);
 std::vector<ShardEntry> shards_from_json(const nlohmann::json& json);
-// A JSON file with a "checksum" over the rest, written atomically; reading refuses bad JSON and a wrong checksum (kData).
+// Writes a JSON file atomically with a "checksum" over the rest; reading refuses bad JSON and a wrong
+// checksum (kData).
 void write_checked_json(const std::filesystem::path& path, nlohmann::json content);
 nlohmann::json read_checked_json(const std::filesystem::path& path);
 

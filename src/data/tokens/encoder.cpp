@@ -24,7 +24,7 @@ Encoder encoder_of(const Tokenizer& tokenizer) {
   const std::vector<int32_t>& before = tokenizer.before();
   const std::vector<int32_t> front(before.empty() ? before.end() : before.begin() + 1, before.end());
   std::vector<int32_t> back = tokenizer.after();
-  if (!back.empty() && back.back() == *separator) back.pop_back();  // the document's end is that one
+  if (!back.empty() && back.back() == *separator) back.pop_back();  // it is the document's end
   Encoder encoder;
   encoder.encode = [tokenizer, front, back](std::string_view text, std::vector<int32_t>& ids) {
     ids.insert(ids.end(), front.begin(), front.end());

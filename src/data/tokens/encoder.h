@@ -1,7 +1,8 @@
-// Encoder: what preparing data needs of a tokenizer, so that anything that makes ids of bytes can be used.
+// Encoder: the part of a tokenizer that the preparation of data needs, so that anything that makes ids from
+// bytes can be used.
 //
-// A document as a model sees it is what a text begins with, the text, and its end. The first of these tokens and the last are not stored: begin_id()
-// and `separator`. What a template puts between them and the text belongs to the ids of the text.
+// A model sees a document as a begin token, the text, and an end token. The begin token and the end token are
+// not stored: they are begin_id() and `separator`. Other tokens of a template belong to the ids of the text.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +17,23 @@
 namespace longhaul::data {
 
 struct Encoder {
-  // Encodes one long document that comes in pieces, appending ids; the last call has last = true. One thread.
+  // Encodes one long document that comes in pieces, appending ids; the last call has last = true. For one
+  // thread.
   using Piecewise = std::function<void(std::string_view piece, bool last, std::vector<int32_t>& ids)>;
 
-  std::function<void(std::string_view text, std::vector<int32_t>& ids)> encode;  // appends; called from several threads
-  std::function<Piecewise()> piecewise;                                          // gives the ids of encode of the whole
+  // appends; called from several threads.
+  std::function<void(std::string_view text, std::vector<int32_t>& ids)> encode;
+  std::function<Piecewise()> piecewise;  // gives the same ids as encode() of the whole text
   int64_t vocabulary = 0;
-  int32_t separator = 0;         // id of the end-of-document token
-  std::optional<int32_t> begin;  // id that stands before a document where it is not the separator: the first of the tokenizer's template
-  std::string sha256;            // of the tokenizer's definition
+  int32_t separator = 0;  // id of the end-of-document token
+  // Id of the token before a document if it is not the separator: the first of the tokenizer's template.
+  std::optional<int32_t> begin;
+  std::string sha256;  // of the tokenizer's definition
 
   int32_t begin_id() const { return begin.value_or(separator); }
-  std::string marks() const;  // what is not stored, for keys of what was prepared
+  std::string marks() const;  // the tokens that are not stored, for keys of prepared data
 };
 
-Encoder encoder_of(const Tokenizer& tokenizer);  // kData when it has no end-of-document token
+Encoder encoder_of(const Tokenizer& tokenizer);  // kData when the tokenizer has no end-of-document token
 
 }  // namespace longhaul::data

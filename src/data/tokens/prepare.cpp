@@ -39,7 +39,7 @@ class Preparation final : public CorpusSink {
 
   const State& state() const { return state_; }
 
-  // Goes on from an earlier attempt: whatever its state file does not list was not committed and is removed.
+  // Continues an earlier attempt: files that its state file does not list were not committed and are removed.
   void resume() {
     const fs::path path = folder_ / "state.json";
     if (fs::exists(path)) {
@@ -80,7 +80,7 @@ class Preparation final : public CorpusSink {
     if (!long_) {
       text_ += chunk;
       if (static_cast<int64_t>(text_.size()) <= options_.long_document_bytes) return;
-      encode_batch();  // what came before must be written before
+      encode_batch();  // earlier documents must be written before
       long_ = encoder_.piecewise();
       long_piece(text_, false);
       text_ = {};
@@ -241,7 +241,7 @@ void report(const PreparedSource& prepared) {
                .hint = hint});
 }
 
-// What is well-formed and hardly meant so.
+// Warns of input that is well-formed but probably a mistake.
 void warn_of_shares(const PreparedSource& prepared, const CorpusOptions& options) {
   if (prepared.held_out.documents() == 0 && options.held_out_percent > 0 && options.validation.empty())
     log_warning("no document of {} is held out: nothing of it can be evaluated", prepared.source);

@@ -25,8 +25,8 @@ namespace {
 constexpr int64_t kTokensOfShard = 64 << 20, kDocumentsOfShard = 4 << 20;
 constexpr std::array<const char*, 2> kFolderOfSide = {"train", "held-out"};  // by Split
 
-// Where documents are cut: at the tokenizer's end of a document, and at what llm.c's files begin with, which is a special token of the
-// tokenizer that made them (Llama 3's begins a text, and nothing ends one).
+// The tokens at which documents are cut: the tokenizer's end-of-document token, and the first token of
+// llm.c's files, which is a special token of their tokenizer (Llama 3's begins a text, and nothing ends one).
 std::set<int32_t> separators_of(const std::vector<TokenFile>& files, const Tokenizer& tokenizer, const Encoder& encoder) {
   std::set<int32_t> separators{encoder.separator};
   const auto first = first_token(files);
@@ -51,7 +51,8 @@ std::string key_of(const std::vector<TokenFile>& files, const TokenSource& sourc
 
 uint64_t hash_of(std::span<const int32_t> tokens) { return xxh3(std::as_bytes(tokens)); }
 
-// 8 bytes a document. Of 10^9 documents trained on and 10^7 of validation one is left out wrongly with a chance of 1 in 2,000.
+// 8 bytes per document. With 10^9 training documents and 10^7 of validation, one is left out wrongly with a
+// probability of 1 in 2,000.
 std::unordered_set<uint64_t> hashes_of(const std::vector<const TokenDataset*>& datasets) {
   std::unordered_set<uint64_t> hashes;
   std::vector<int64_t> read;
@@ -72,7 +73,8 @@ class Side {
  public:
   Side(fs::path folder, ShardIdentity identity) : folder_(std::move(folder)), identity_(std::move(identity)) {
     make_folders(folder_);
-    for (const fs::path& left : list_files(folder_)) fs::remove(left);  // of an attempt that did not end
+    // The remains of an attempt that did not end.
+    for (const fs::path& left : list_files(folder_)) fs::remove(left);
   }
   void add(std::span<const int32_t> tokens, int64_t text_bytes) {
     if (!open_) open_.emplace(folder_ / fmt::format("shard-{:05}.tokens", shards_.size()), identity_);
@@ -96,7 +98,7 @@ class Side {
   std::vector<ShardEntry> shards_;
 };
 
-// Of a file of Megatron-LM's documents are told by its index, whether a separator stands between them or not.
+// The index of a Megatron-LM file gives its documents, whether there is a separator between them or not.
 void require_documents(const std::vector<TokenFile>& files, int64_t separators_met, const TokenSource& source, const Tokenizer& tokenizer,
                        int32_t separator) {
   if (separators_met > 0 || files.empty() || !files.front().index.empty()) return;

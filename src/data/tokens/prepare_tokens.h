@@ -1,7 +1,8 @@
-// prepare_tokens: token files of others (data/corpus/token_files.h) → token shards in the cache, once for each (files, tokenizer, share held out), found
-// again by that key, as prepare() does for text. Documents are held out by a hash of their tokens, so equal ones lie on the same side; copies stay, but those
-// of a document of `validation`: that is never trained on.
-// The bytes of a document are those that the tokenizer makes of its tokens. Files are read once more only when they change.
+// prepare_tokens: token files of other programs (data/corpus/token_files.h) → token shards in the cache, once
+// for each (files, tokenizer, held-out percentage); later runs find them by that key, as with prepare() for
+// text. Documents are held out by a hash of their tokens, so that equal ones are on the same side. Copies are
+// kept, except those of a document in `validation`, which is never trained on. The bytes of a document are
+// the text that the tokenizer decodes from its tokens. Files are read again only when they change.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +15,9 @@ namespace longhaul::data {
 
 struct TokenSource {
   std::filesystem::path path;
-  int64_t held_out_percent = 1;                   // 100: all (a source of data.validation)
-  std::vector<const TokenDataset*> validation{};  // the prepared sources of data.validation, of the same tokenizer
+  int64_t held_out_percent = 1;  // 100: all (a source of data.validation)
+  // The prepared sources of data.validation, with the same tokenizer.
+  std::vector<const TokenDataset*> validation{};
 };
 
 PreparedSource prepare_tokens(const TokenSource& source, const Tokenizer& tokenizer, const std::filesystem::path& cache);

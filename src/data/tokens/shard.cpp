@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little, "token shards are litt
 
 constexpr char kShardMagic[8] = {'L', 'H', 'T', 'O', 'K', 'E', 'N', 'S'};
 
-struct RawShardHeader {  // as it lies in the file
+struct RawShardHeader {  // as stored in the file
   char magic[8];
   uint32_t version;
   uint32_t header_bytes;
@@ -84,7 +84,8 @@ ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_by
   if (checksum != raw.checksum) {
     refuse(where, fmt::format("header checksum {:016x}", raw.checksum), fmt::format("{:016x}: the header is damaged", checksum));
   }
-  // From here on the header says what its writer meant; numbers that make no sense are still refused before they are used.
+  // From here on the header has its writer's values; impossible numbers are still refused before they are
+  // used.
   constexpr int64_t kMost = int64_t{1} << 48;
   const bool widths =
       (raw.token_bytes == 2 || raw.token_bytes == 4) && raw.block_bytes == kShardBlockBytes && raw.header_bytes == kShardHeaderBytes;
@@ -120,7 +121,7 @@ ShardWriter::ShardWriter(std::filesystem::path path, ShardIdentity identity) : p
 
 ShardWriter::~ShardWriter() {
   if (!file_) return;
-  std::error_code ignored;  // what stays is removed by the next preparation
+  std::error_code ignored;  // the next preparation removes the rest
   std::filesystem::remove(partial_, ignored);
 }
 
@@ -223,7 +224,8 @@ TokenShard TokenShard::open(const std::filesystem::path& path, const ShardIdenti
     refuse(where, fmt::format("checksum {:016x} of the table of block checksums", header.blocks_checksum), fmt::format("{:016x}", found));
   }
   shard.block_checked_ = std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(sections.blocks));
-  // The tables are used by everyone and small beside the tokens: check them, and what they say, now.
+  // The tables are used by all readers and are small compared with the tokens: they are checked completely
+  // now.
   int64_t previous = 0;
   for (int64_t end : shard.ends()) {
     if (end < previous || end > header.tokens) refuse(where, "document ends in ascending order", fmt::format("{} after {}", end, previous));

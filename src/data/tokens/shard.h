@@ -1,8 +1,10 @@
-// Token shards: files of token ids with the documents they came from (docs/formats/token-shards.md). Written once from front to
-// back in bounded memory (16 bytes per document of the shard), renamed into place whole, then read through a memory map.
+// Token shards: files of token ids with the documents from which they came (docs/formats/token-shards.md). A
+// shard is written once from front to back in bounded memory (16 bytes per document of the shard), renamed
+// into place when it is complete, and then read through a memory map.
 //
-// Every MiB has its own checksum, which is compared when the block is first used, so a flipped bit is found wherever it is and
-// opening costs nothing. Every refusal is kData (65) and names the file. TokenShard may be read from several threads.
+// Every MiB has its own checksum, which is checked when the block is first used, so that a flipped bit is
+// found anywhere and opening costs nothing. Every refusal is kData (65) and names the file. Several threads
+// may read a TokenShard.
 #pragma once
 
 #include <atomic>
@@ -19,26 +21,28 @@ namespace longhaul::data {
 
 inline constexpr uint32_t kShardVersion = 1;
 
-// What all shards of a dataset share.
+// ShardIdentity: the properties that all shards of a dataset share.
 struct ShardIdentity {
   std::string tokenizer_sha256;  // 64 hexadecimal digits
-  std::string preparation;       // likewise: the corpus's key with the options that made the tokens
-  int64_t vocabulary = 0;        // ids are below it; decides between 2 and 4 bytes a token
+  std::string preparation;       // 64 hexadecimal digits: the corpus's key with the options that made the tokens
+  int64_t vocabulary = 0;        // ids are below it; it decides between 2 and 4 bytes per token
   int32_t separator = 0;         // id of the end-of-document token; not stored between documents
-  int32_t begin = 0;             // id of the token before a document, likewise: the separator or a template's first
+  // Id of the token before a document: the separator or a template's first token; not stored either.
+  int32_t begin = 0;
   bool operator==(const ShardIdentity&) const = default;
 };
 
 struct ShardHeader {
   ShardIdentity identity;
   int64_t tokens = 0, documents = 0;
-  int64_t text_bytes = 0;  // that the tokens stand for
+  int64_t text_bytes = 0;  // bytes of the tokens' text
   int32_t token_bytes = 2;
   int64_t file_bytes = 0;
-  uint64_t blocks_checksum = 0;  // xxh3 of the table of block checksums: one number for all the content
+  uint64_t blocks_checksum = 0;  // xxh3 of the table of block checksums: one number for the whole content
 };
 
-// Checks magic, version, its own checksum and that all sizes add up to file_bytes. `where` is for errors.
+// Checks magic, version, the header's checksum and that all sizes add up to file_bytes. `where` is for
+// errors.
 ShardHeader parse_shard_header(std::span<const std::byte> header, int64_t file_bytes, const std::string& where);
 inline constexpr int64_t kShardHeaderBytes = 256;
 inline constexpr int64_t kShardBlockBytes = 1 << 20;
@@ -47,7 +51,7 @@ class ShardWriter {
  public:
   ShardWriter(std::filesystem::path path, ShardIdentity identity);  // writes path.partial
   ShardWriter(ShardWriter&&) = default;
-  ~ShardWriter();  // removes what was not finished
+  ~ShardWriter();  // removes an unfinished file
 
   void append(std::span<const int32_t> tokens);
   void end_document(int64_t text_bytes);
@@ -63,7 +67,7 @@ class ShardWriter {
   std::filesystem::path path_, partial_;
   ShardHeader header_;
   File file_;
-  std::vector<std::byte> block_;  // not yet written, less than kShardBlockBytes
+  std::vector<std::byte> block_;  // not yet written; less than kShardBlockBytes
   std::vector<uint64_t> checksums_;
   std::vector<int64_t> ends_;  // per document: tokens of the shard up to its end
   std::vector<int64_t> text_bytes_;
@@ -71,7 +75,7 @@ class ShardWriter {
 
 class TokenShard {
  public:
-  // `expected` empty: any identity. Wrong tokenizer or preparation: error.
+  // `expected` null: any identity. A different tokenizer or preparation is an error.
   static TokenShard open(const std::filesystem::path& path, const ShardIdentity* expected = nullptr);
 
   const ShardHeader& header() const { return header_; }
@@ -81,7 +85,7 @@ class TokenShard {
   std::span<const int64_t> text_bytes() const;  // [documents]
   // Tokens first … first + into.size() of the shard, widened.
   void read(int64_t first, std::span<int64_t> into) const;
-  void verify() const;  // every block
+  void verify() const;  // checks every block
 
  private:
   std::span<const std::byte> checked(int64_t offset, int64_t length) const;

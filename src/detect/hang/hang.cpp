@@ -33,7 +33,7 @@ class Analysis {
   HangReport run() {
     for (const auto& [rank, of] : ranks_) report_.ranks.push_back(rank);
     note_waits();
-    // What says most comes first.
+    // The most informative first.
     (void)(find_dead() || find_frozen() || find_disagreement() || find_ends() || find_circle() || find_network() || find_slowest());
     std::ranges::stable_sort(report_.suspects, std::ranges::greater(),
                              [this](const HangSuspect& each) { return std::pair(each.waiting, standstill(each.rank)); });
@@ -62,7 +62,7 @@ class Analysis {
     }
   }
 
-  // The call that it keeps others in: one that it asked for itself says more than one that comes later.
+  // The call in which it keeps others waiting: one that it requested itself says more than a later one.
   const StandingCall* kept_by(int64_t rank) const {
     const StandingCall* found = nullptr;
     for (const StandingCall& each : graph_.standing()) {
@@ -123,12 +123,12 @@ class Analysis {
     return decided(HangKind::kFrozen);
   }
 
-  // Under one number ranks have made different calls: those that differ from most.
+  // Ranks have made different calls under one number: those that differ from most are named.
   bool find_disagreement() {
     for (const StandingCall& each : graph_.standing()) {
       if (each.others.empty()) continue;
       const size_t came = each.place->top_ranks.size() - each.missing.size() - each.unknown.size();
-      if (each.others.size() * 2 > came) continue;  // it is this rank that differs: others say so
+      if (each.others.size() * 2 > came) continue;  // this rank itself differs, and others show that
       for (const int64_t rank : each.others) {
         if (std::ranges::count(report_.suspects, rank, &HangSuspect::rank) > 0) continue;
         suspect(rank, fmt::format("made another call than the others, who stand in {} of '{}': {}", label(*each.call), each.place->path,
@@ -166,7 +166,7 @@ class Analysis {
     return decided(HangKind::kDeadlock);
   }
 
-  // All came, and it does not end.
+  // All members entered it, and it does not end.
   bool find_network() {
     for (const StandingCall& each : graph_.standing()) {
       if (!each.missing.empty() || !each.not_started.empty()) continue;
@@ -195,7 +195,7 @@ class Analysis {
   HangReport report_;
 };
 
-// Ranks that wait in the same call for the same others, together.
+// Ranks that wait in the same call for the same others are listed together.
 std::string waits_text(const std::vector<HangWait>& waits) {
   std::map<std::tuple<std::string, std::string, std::vector<int64_t>, std::vector<int64_t>>, std::vector<int64_t>> together;
   for (const HangWait& wait : waits) together[{wait.group, wait.call, wait.for_ranks, wait.unknown}].push_back(wait.rank);
@@ -210,7 +210,8 @@ std::string waits_text(const std::vector<HangWait>& waits) {
   return text;
 }
 
-// Those that are at something, as they are in any process: without their numbers. Idle ones wait for work in a loop, and other libraries' are not looked at.
+// Working threads, which every process has, are named without their numbers. Idle threads wait for work in a
+// loop, and threads of other libraries are ignored.
 std::string threads_at_work(const std::vector<std::string>& lines) {
   const auto is_head = [](const std::string& line) { return !line.starts_with("  "); };
   std::string text;
@@ -263,7 +264,7 @@ std::vector<int64_t> waited_for_long(const HangReport& report, double seconds) {
     waited_for.insert(wait.for_ranks.begin(), wait.for_ranks.end());
     if (wait.for_ranks.empty()) perhaps.insert(wait.unknown.begin(), wait.unknown.end());
   }
-  if (waited_for.empty()) waited_for = perhaps;  // too many other calls since theirs of this group
+  if (waited_for.empty()) waited_for = perhaps;  // too many other calls since theirs in this group
   std::vector<int64_t> ranks;
   std::ranges::set_difference(waited_for, waiting, std::back_inserter(ranks));
   return ranks;

@@ -1,17 +1,20 @@
-// analyse_hang: who keeps a run that stands still from going on, from what its ranks' boards say while they hang (observe/board/rank_board.h), or from
-// the calls that a failed run has left. Nobody is asked anything: a rank that is stopped is told of by its board and by the others.
+// analyse_hang finds which rank keeps a run that stands still from going on. It reads what the boards of the
+// ranks say while they hang (observe/board/rank_board.h), or the call records that a failed run has left. No
+// rank is asked anything: a stopped rank is known from its board and from the other ranks.
 //
-// Every rank that waits in a call waits for the members of the group that have not come to it. Whoever is waited for and waits for nobody is where to look:
+// Every rank that waits in a call waits for those members of the group that have not entered the call. A rank
+// that is waited for and does not wait itself is a suspect, of one of these kinds:
 //
-//   frozen       its process does not even beat: stopped, or its machine is
-//   missing      it never came to a call that others wait in, and waits for nobody itself
-//   disagrees    it made another call than the others under the same number
-//   not started  it asked for the call, its back end never took it: a stuck stream or device
-//   network      all came and the call does not end: what lies between them
-//   deadlock     all who are missing wait for others, in a circle
-//   computing    nobody waits for anybody: whoever has not moved for longest
+//   frozen       the process sends no heartbeats: it is stopped, or its machine is
+//   missing      the rank never entered a call in which others wait, and waits in no call itself
+//   disagrees    the rank made another call than the others under the same number
+//   not started  the rank requested the call, but its back end never started it: a stuck stream or device
+//   network      all ranks entered the call and it does not end: the network between them is at fault
+//   deadlock     all missing ranks wait for others, in a circle
+//   computing    no rank waits for another: the suspect is the one without progress for longest
 //
-// Source: docs/sources/reliability.md §5.8 (a)–(d) and the walk over groups; docs/sources/megascale.md §5 (three-dimensional localisation).
+// Source: docs/sources/reliability.md §5.8 (a)–(d) and the walk over groups; docs/sources/megascale.md §5
+// (three-dimensional localisation).
 #pragma once
 
 #include <filesystem>
@@ -25,17 +28,21 @@
 namespace longhaul::detect {
 
 struct HangRank {
-  observe::RankProgress progress;  // of records alone: its rank, and no times
+  observe::RankProgress progress;  // with call records only: just its rank, and no times
   observe::RankRecords calls;
-  int64_t seen_ns = 0;               // monotonic_ns() of its machine when the board was read; 0: there is no board, so no time is known
-  bool alive = true;                 // its process is there
-  std::vector<std::string> threads;  // what they are at (detect/hang/stack_text.h), where that was asked
+  // monotonic_ns() of its machine when the board was read; 0: there is no board, so no time is known.
+  int64_t seen_ns = 0;
+  bool alive = true;  // its process exists
+  // Stacks of its threads (detect/hang/stack_text.h), if they were asked for.
+  std::vector<std::string> threads;
 };
-HangRank hang_rank(const observe::BoardReader& board, bool alive = true);  // now, without threads
+HangRank hang_rank(const observe::BoardReader& board, bool alive = true);  // the state now, without stacks
 
-// A rank's part of the analysis, for where those of all nodes come together: some 100 KiB, with its essential() calls.
+// Serialises a rank's part of the analysis for the place where those of all nodes are collected: some 100
+// KiB, with the calls that essential() keeps.
 std::string hang_evidence(const HangRank& rank);
-HangRank hang_rank_from(std::string_view evidence, const std::string& where);  // kData error of what is not one
+// kData error where the text is no evidence.
+HangRank hang_rank_from(std::string_view evidence, const std::string& where);
 
 enum class HangKind : uint8_t { kNone, kDead, kFrozen, kDisagrees, kMissing, kNotStarted, kNetwork, kDeadlock, kComputing };
 std::string_view name_of(HangKind kind);  // "missing"
@@ -43,46 +50,50 @@ std::string_view name_of(HangKind kind);  // "missing"
 struct HangWait {
   int64_t rank = 0;
   std::string group, call;         // "world/dp 0", "all_reduce 'loss' (call 812)"
-  double seconds = 0;              // so far; 0: unknown
-  std::vector<int64_t> for_ranks;  // of the world; empty: all came
-  std::vector<int64_t> unknown;    // of members that tell nothing
+  double seconds = 0;              // seconds so far; 0: unknown
+  std::vector<int64_t> for_ranks;  // world ranks that are waited for; empty: all have entered the call
+  std::vector<int64_t> unknown;    // members that report nothing
   bool operator==(const HangWait&) const = default;
 };
 
 struct HangSuspect {
   int64_t rank = 0;
-  std::string group, call;           // that it keeps others in, or is in itself; empty: none
+  // The call in which it keeps others waiting, or in which it is itself; empty: none.
+  std::string group, call;
   std::string text;                  // one line: what it does instead
-  int64_t waiting = 0;               // ranks that wait for it, directly or through others
+  int64_t waiting = 0;               // number of ranks that wait for it, directly or through others
   std::vector<std::string> threads;  // HangRank::threads
 };
 
 struct HangReport {
   HangKind kind = HangKind::kNone;
   std::vector<HangSuspect> suspects;  // the likeliest first
-  std::vector<HangWait> waits;        // by rank
-  std::vector<int64_t> circle;        // of a deadlock: each waits for the next, the last for the first
-  std::vector<int64_t> ranks;         // that told something
-  std::string text() const;           // lines for a person
+  std::vector<HangWait> waits;        // sorted by rank
+  std::vector<int64_t> circle;        // for a deadlock: each waits for the next, the last for the first
+  std::vector<int64_t> ranks;         // those that reported something
+  std::string text() const;           // several lines, for a person
 };
 
 struct HangLimits {
-  double frozen_s = 3;  // without a beat: one comes each second
+  double frozen_s = 3;  // without a heartbeat; one is sent every second
 };
 HangReport analyse_hang(const std::vector<HangRank>& ranks, const HangLimits& limits = {});
 
-// Whom somebody has waited for that long, of those who do not wait that long themselves: of a run that goes on, where threads beside training hang.
+// The ranks for which some rank has waited at least `seconds`, except those that wait that long themselves.
+// For a run that goes on while its background threads hang.
 std::vector<int64_t> waited_for_long(const HangReport& report, double seconds);
 
-// What those ranks are at, of whom nobody stands out: the calls in which they have stood that long, then their threads; ranks at the same place
-// together. For people.
+// Describes for people what the ranks `of` do when none of them stands out: the calls in which they have
+// stood for at least `seconds`, then their threads; ranks at the same place are described together.
 std::string standing_text(const HangReport& report, const std::vector<HangRank>& ranks, const std::vector<int64_t>& of, double seconds);
 
-// Of a run on this machine, live or after its end: from its ranks' boards, with the stacks of the likeliest suspects' threads (stack_text.h); where
-// there are none, from the calls that a failed run has left.
+// Analyses a run on this machine, while it runs or after its end, from the boards of its ranks, with the
+// stacks of the likeliest suspects (stack_text.h). Where there are no boards it uses the call records that a
+// failed run has left.
 HangReport hang_of_run(const std::filesystem::path& run_folder);
 
-// What of a rank's calls must be told to find out: those that have not ended, the last ones, and each group's last. For messages of limited size.
+// Selects the calls of a rank that the analysis needs: those that have not ended, the last ones, and the last
+// of each group. It is for messages of limited size.
 observe::RankRecords essential(observe::RankRecords calls, size_t last = 64);
 
 nlohmann::ordered_json to_json(const HangReport& report);

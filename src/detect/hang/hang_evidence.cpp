@@ -1,4 +1,4 @@
-// What a rank tells of a hang, as text, and back.
+// The evidence of a rank about a hang, as text, and back.
 #include <fmt/format.h>
 
 #include <map>
@@ -19,7 +19,7 @@ constexpr JsonRules kEvidenceRules{.what = "cannot read what a rank tells of a h
 }  // namespace
 
 HangRank hang_rank(const observe::BoardReader& board, bool alive) {
-  // The time last: nothing on the board is younger than it.
+  // The time is read last, so that nothing on the board is newer.
   HangRank rank{.progress = board.progress(), .calls = board.calls(), .alive = alive};
   rank.seen_ns = monotonic_ns();
   return rank;
@@ -27,7 +27,8 @@ HangRank hang_rank(const observe::BoardReader& board, bool alive) {
 
 RankRecords essential(RankRecords calls, size_t last) {
   const size_t size = calls.calls.size();
-  // Of each group, of its collective calls and its exchanges: it says how far the rank has come there, however seldom they are.
+  // For each group, of its collective calls and its exchanges: the last call shows how far the rank has come,
+  // however rare the calls are.
   std::map<std::pair<size_t, bool>, size_t> newest;
   const auto place = [](const CallRecord& call) { return std::pair(call.group, call.kind == observe::CallKind::kExchange); };
   for (size_t i = 0; i < size; ++i) newest[place(calls.calls[i])] = i;

@@ -35,7 +35,7 @@ observe::MeshPicture hang_picture(const HangReport& report, std::vector<observe:
   }
   for (const HangSuspect& suspect : report.suspects) fields[suspect.rank] = {suspect.rank, Mark::kSuspect, suspect.text};
   for (auto& [rank, field] : fields) picture.fields.push_back(std::move(field));
-  // Arrows to a suspect are the story: they are drawn whatever else there is.
+  // Arrows to a suspect matter most: they are always drawn.
   std::ranges::stable_partition(picture.arrows, [&](const auto& arrow) { return std::ranges::find(suspects, arrow.to) != suspects.end(); });
   return picture;
 }

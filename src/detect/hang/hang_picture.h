@@ -1,4 +1,5 @@
-// hang_picture: the mesh of a run that hangs, with who waits for whom (observe/charts/mesh_picture.h).
+// hang_picture draws the mesh of a hanging run and which rank waits for which
+// (observe/charts/mesh_picture.h).
 #pragma once
 
 #include "detect/hang/hang.h"
@@ -7,7 +8,7 @@
 
 namespace longhaul::detect {
 
-// pp × dp × cp × tp, as a recipe and the number of ranks have it.
+// The axes pp × dp × cp × tp for the recipe and the number of ranks.
 std::vector<observe::MeshPicture::Axis> mesh_axes(const recipe::ParallelOptions& parallel, int64_t world);
 
 observe::MeshPicture hang_picture(const HangReport& report, std::vector<observe::MeshPicture::Axis> axes);

@@ -23,7 +23,7 @@ const BoardModule* module_of(const std::vector<BoardModule>& modules, uint64_t a
   return found == modules.end() ? nullptr : &*found;
 }
 
-// "run_step(…) at step.cpp:128", or the function alone: addr2line's "?" files and lines say nothing.
+// "run_step(…) at step.cpp:128", or only the function: addr2line's "?" files and lines are left out.
 std::string place_of(std::string function, std::string line) {
   const size_t arguments = function.find('(');
   if (arguments != std::string::npos && arguments > 0 && !function.starts_with("(")) function.resize(arguments);
@@ -44,7 +44,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Each address in words. One process a file: it reads its symbols once.
+// The text for each address. There is one addr2line process per file, because it reads the symbols once.
 std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks, const std::vector<BoardModule>& modules,
                                           KnownPlaces& known) {
   std::map<const BoardModule*, std::vector<uint64_t>> by_module;
@@ -65,13 +65,13 @@ std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks,
     std::ranges::sort(addresses);
     addresses.erase(std::ranges::unique(addresses).begin(), addresses.end());
     std::vector<std::string> command{"addr2line", "-f", "-C", "-e", module->path};
-    // A frame holds where it goes on: the call lies before.
+    // A frame holds the return address: the call is before it.
     for (const uint64_t address : addresses) command.push_back(fmt::format("{:#x}", address - module->base - 1));
     std::vector<std::string> lines;
     try {
       lines = lines_of(run_process(command, {}, /*timeout_s=*/10).output);
     } catch (const Error&) {
-      continue;  // there is no addr2line here: addresses stay numbers, which it can be asked for elsewhere
+      continue;  // there is no addr2line here: addresses stay numbers, which can be resolved elsewhere
     }
     for (size_t i = 0; i < addresses.size() && 2 * i + 1 < lines.size(); ++i) {
       if (lines[2 * i] != "??") places[addresses[i]] = place_of(lines[2 * i], lines[2 * i + 1]);

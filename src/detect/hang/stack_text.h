@@ -1,6 +1,8 @@
-// What the threads of a rank are at, in words: asked through SIGUSR2 (its handler leaves the stacks on the board, whatever the rank hangs in), or,
-// where it does not answer since it is stopped or blocks signals, as the kernel tells it. Functions by name; files and lines where the program has
-// been built with them (-g1). Threads that stand at the same place are told of together. Of processes of this machine.
+// The stacks of a rank's threads as text. A rank is asked through SIGUSR2, whose handler writes the stacks to
+// the board, whatever the rank hangs in. A rank that does not answer, because it is stopped or blocks
+// signals, is described from the kernel's information. Functions are given by name; files and lines too if
+// the program was built with them (-g1). Threads at the same place are described together. Only for processes
+// of this machine.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +16,13 @@
 
 namespace longhaul::detect {
 
-// "3 threads "OMP" (S, futex_wait_queue):" and its frames, innermost first, a line each.
-// known: what places in files are called, which is looked up once for all ranks that are asked with one.
+// Returns lines: "3 threads "OMP" (S, futex_wait_queue):" and then its frames, innermost first. known: the
+// names found so far for places in files, so that each is looked up once for all ranks.
 using KnownPlaces = std::map<std::pair<std::string, uint64_t>, std::string>;
 std::vector<std::string> stack_text(const std::vector<observe::BoardStack>& stacks, const std::vector<observe::BoardModule>& modules,
                                     KnownPlaces* known = nullptr);
 
-// Asks and waits that long for an answer. board: of that process.
+// Asks the process of the board and waits up to patience_s for its answer.
 std::vector<std::string> threads_of_rank(const observe::BoardReader& board, double patience_s = 1);
 
 }  // namespace longhaul::detect

@@ -61,11 +61,11 @@ void WaitGraph::index(const RankRecords& rank) {
 auto WaitGraph::collective_of(const std::string& path, int64_t member, int64_t sequence) const -> std::pair<Came, const CallRecord*> {
   if (!knows(member)) return {Came::kUnknown, nullptr};
   const auto of = members_.find({path, member});
-  if (of == members_.end()) return {Came::kNo, nullptr};  // it has not even made the group
+  if (of == members_.end()) return {Came::kNo, nullptr};  // it has not even created the group
   const auto& calls = of->second.collectives;
   const auto call = calls.find(sequence);
   if (call != calls.end()) return {Came::kYes, call->second};
-  // Numbers rise by one: whoever has come to a later one has come to this, and the ring has dropped it.
+  // Numbers rise by one: a rank that has reached a later call has made this one, and the ring has dropped it.
   if (!calls.empty()) return {calls.rbegin()->first > sequence ? Came::kYes : Came::kNo, nullptr};
   return {of->second.dropped ? Came::kUnknown : Came::kNo, nullptr};
 }
@@ -130,7 +130,8 @@ std::vector<int64_t> WaitGraph::waiting_for(int64_t rank) const {
   return {found.begin(), found.end()};
 }
 
-// From any rank that waits, always on to one that waits itself; a rank that was passed before closes the circle.
+// From any waiting rank, follow the ranks that wait themselves; a rank that is reached again closes the
+// circle.
 std::vector<int64_t> WaitGraph::circle() const {
   for (const auto& [start, waited_for] : edges_) {
     std::vector<int64_t> path;

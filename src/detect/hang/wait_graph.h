@@ -1,4 +1,5 @@
-// WaitGraph: which rank waits in which call for which others, of all groups of a run, from the records of its ranks (detect/hang/hang.h uses it).
+// WaitGraph: which rank waits in which call for which others, in all groups of a run, computed from the call
+// records of its ranks. detect/hang/hang.h uses it.
 #pragma once
 
 #include <map>
@@ -11,15 +12,15 @@
 
 namespace longhaul::detect {
 
-// A call that a rank stands in.
+// StandingCall: a call in which a rank stands still.
 struct StandingCall {
   int64_t rank = 0;
   const observe::CallRecord* call = nullptr;
   const observe::GroupPlace* place = nullptr;
-  std::vector<int64_t> missing;      // members that never came to it
-  std::vector<int64_t> not_started;  // came, and their back end has not taken it
-  std::vector<int64_t> unknown;      // tell nothing
-  std::vector<int64_t> others;       // came with another call
+  std::vector<int64_t> missing;      // members that never entered it
+  std::vector<int64_t> not_started;  // members that entered it, but whose back end has not started it
+  std::vector<int64_t> unknown;      // members that report nothing
+  std::vector<int64_t> others;       // members that made another call
 };
 
 class WaitGraph {
@@ -29,7 +30,7 @@ class WaitGraph {
   const std::vector<StandingCall>& standing() const { return standing_; }
   bool waits(int64_t rank) const { return edges_.contains(rank) || stuck_.contains(rank); }
   bool knows(int64_t rank) const { return known_.contains(rank); }
-  std::set<int64_t> ends() const;                        // those that are waited for and wait for nobody
+  std::set<int64_t> ends() const;                        // ranks that are waited for and wait for no rank
   std::vector<int64_t> waiting_for(int64_t rank) const;  // directly or through others
   std::vector<int64_t> circle() const;                   // empty: there is none
 
@@ -49,7 +50,7 @@ class WaitGraph {
                                                          observe::Direction direction, int64_t number) const;
 
   std::map<std::pair<std::string, int64_t>, Member> members_;  // by group and rank
-  std::set<int64_t> known_, stuck_;                            // stuck: stands in a call that all have come to
+  std::set<int64_t> known_, stuck_;                            // stuck_: the rank stands in a call that all members have entered
   std::map<int64_t, std::set<int64_t>> edges_;
   std::vector<StandingCall> standing_;
 };

@@ -37,7 +37,7 @@ std::vector<int32_t> comparable_classes(const Pull& pull, CallReport& report) {
                .hint = "of three machines one is always furthest: look at their metrics side by side instead"});
 }
 
-constexpr int64_t kToldSeconds = 8;  // a window of the denoiser
+constexpr int64_t kToldSeconds = 8;  // the length of a denoiser's window
 
 void say_what_is_missing(const Pull& pull, CallReport& report) {
   for (const size_t metric : pull.missing) report.not_judged.push_back(fmt::format("{} has no samples", metric_text(metric)));
@@ -51,7 +51,7 @@ void say_what_is_missing(const Pull& pull, CallReport& report) {
       report.not_judged.push_back(fmt::format("{} has no samples in {} of {} seconds", metric_text(pull.metrics[m]), empty, pull.seconds));
   }
   for (const DeadCounter& each : pull.dead_counters) {
-    if (each.seconds < kToldSeconds) continue;  // a wrong sample now and then is filled in like a missing one
+    if (each.seconds < kToldSeconds) continue;  // a single wrong sample is filled in like a missing one
     report.not_judged.push_back(fmt::format(
         "{} of {} stood at 0 in {} while its GPUs were fully busy: the counter is dead, not the machine", metric_text(each.metric),
         printable(pull.machines[static_cast<size_t>(each.machine)]), counted(each.seconds, "second")));
@@ -66,10 +66,11 @@ bool holds(const std::vector<Alert>& alerts, const std::string& machine) {
   return std::any_of(alerts.begin(), alerts.end(), [&](const Alert& alert) { return alert.machine == machine; });
 }
 
-// Windows in which fewer machines than can be compared had all samples, scored or not.
+// Number of windows in which not enough machines had all samples, scored or not.
 int64_t windows_of_too_few(const Pull& pull, const Channel& channel, int32_t peers, const Trace& trace) {
   const std::vector<size_t> places = places_in(pull, channel);
-  std::vector<int64_t> since(static_cast<size_t>(pull.count()), 0);  // the first second after the last sample that was missing
+  // The first second after the last missing sample.
+  std::vector<int64_t> since(static_cast<size_t>(pull.count()), 0);
   int64_t windows = 0;
   for (int64_t s = 0; s < pull.seconds; ++s) {
     int64_t whole = 0;
@@ -84,7 +85,7 @@ int64_t windows_of_too_few(const Pull& pull, const Channel& channel, int32_t pee
   return windows;
 }
 
-// Scores what is asked for.
+// Scores the requested windows.
 class LazyTraces : public TraceSource {
  public:
   LazyTraces(const Pull& pull, const std::vector<Channel>& channels, const DetectOptions& options)
@@ -144,7 +145,7 @@ std::vector<size_t> order_of(const Models& models, const DetectOptions& options)
   std::vector<size_t> order;
   if (options.priority == Priority::kPaper) {
     order = wanted;
-    std::sort(order.begin(), order.end());  // the table of metrics stands in the paper's order
+    std::sort(order.begin(), order.end());  // the table of metrics is in the paper's order
     return order;
   }
   if (options.priority == Priority::kTree && models.in_tree == 0) {
@@ -249,7 +250,7 @@ RunReport run_calls(const Pull& record, const Models& models, const DetectOption
 RunReport run_calls(const Pull& record, const std::vector<Channel>& channels, const std::vector<Rule>& rules,
                     const DetectOptions& options) {
   RunReport run;
-  std::map<std::string, double> covered_s;  // until when an alert of the machine was last looked at
+  std::map<std::string, double> covered_s;  // until when an alert of the machine was last seen
   for (int64_t end = std::min(options.pull_s, record.seconds);; end = std::min(end + options.call_every_s, record.seconds)) {
     const int64_t begin = std::max<int64_t>(0, end - options.pull_s);
     const bool whole = begin == 0 && end == record.seconds;

@@ -1,6 +1,7 @@
-// What is done about an alert: the machine is blocked, so that nothing is placed on it again, and replaced, so that the run goes on from its
-// checkpoint. A MachineDriver does both for one cluster (Kubernetes, Slurm, a command of one's own); a Responder decides which alerts may ask for it:
-// each machine once, and never so many machines in an hour that a wrong detector empties the cluster.
+// The reaction to an alert: the machine is blocked, so that nothing is placed on it again, and replaced, so
+// that the run continues from its checkpoint. A MachineDriver does both for one cluster (Kubernetes, Slurm,
+// or the user's own command). A Responder decides which alerts lead to it: each machine at most once, and
+// only so many machines an hour that a wrong detector cannot empty the cluster.
 #pragma once
 
 #include <deque>
@@ -15,12 +16,13 @@ namespace longhaul::detect {
 class MachineDriver {
  public:
   virtual ~MachineDriver() = default;
-  virtual void block(const Alert& alert) = 0;  // throws when it cannot
-  virtual std::optional<std::string> replace(
-      const std::string& machine) = 0;  // who takes its place; nothing: no spare. Throws when it cannot
+  virtual void block(const Alert& alert) = 0;  // throws when it fails
+  // Returns the machine that takes its place; nothing: there is no spare. Throws when it fails.
+  virtual std::optional<std::string> replace(const std::string& machine) = 0;
 };
 
-// Runs `COMMAND block MACHINE METRIC FIRST_SECOND` and `COMMAND replace MACHINE`, which prints the new machine's name, or nothing.
+// Runs `COMMAND block MACHINE METRIC FIRST_SECOND` and `COMMAND replace MACHINE`, which prints the new
+// machine's name, or nothing.
 class CommandDriver final : public MachineDriver {
  public:
   explicit CommandDriver(std::string command) : command_(std::move(command)) {}
@@ -42,7 +44,7 @@ std::string text_of(const Response& response);
 class Responder {
  public:
   Responder(MachineDriver& driver, int64_t most_an_hour) : driver_(driver), most_an_hour_(most_an_hour) {}
-  Response act_on(const Alert& alert);  // never throws for what the driver throws: the response says it
+  Response act_on(const Alert& alert);  // Does not throw for errors of the driver: the response reports them.
 
  private:
   MachineDriver& driver_;

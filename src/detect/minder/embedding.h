@@ -1,6 +1,7 @@
-// What is compared between machines: an embedding turns the last `window` samples of every machine into `dims` numbers each. A channel is an
-// embedding and the metrics it looks at: one metric in Minder and RAW, all of them at once in CON, INT and the joint Mahalanobis baseline.
-// Thread-safe: embeddings have no state.
+// Embeddings: what is compared between machines. An embedding turns the last `window` samples of every
+// machine into `dims` numbers per machine. A channel is an embedding and the metrics that it reads: one
+// metric in Minder and RAW, all metrics at once in CON, INT and the joint Mahalanobis baseline. Thread-safe,
+// because embeddings have no state.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +18,24 @@ class Embedding {
   virtual ~Embedding() = default;
   virtual int64_t window() const = 0;
   virtual int64_t dims() const = 0;
-  // window_rows: [window][inputs][stride] → out: [dims][stride]; stride a multiple of kLanes (vector_loops.h).
+  // window_rows: [window][inputs][stride] → out: [dims][stride]; stride a multiple of kLanes
+  // (vector_loops.h).
   virtual void embed(const float* window_rows, int64_t stride, float* out) const = 0;
 };
 
-// How far a machine stands apart: by the sum of its distances from all others (Minder), or by its deviation from the median of one number a machine in
-// units of 1.4826 · MAD, the median absolute deviation (robust z).
+// Apart: how the distance of a machine from the others is measured. Minder uses the sum of its distances from
+// all others. The robust z-score is the deviation of the machine's one number from the median, in units of
+// 1.4826 · MAD (the median absolute deviation).
 enum class Apart { kDistanceSums, kRobustZ };
 
 struct Channel {
-  std::string name;  // the metric's, or that of the variant where all metrics are looked at together
+  std::string name;  // name of the metric, or of the variant where all metrics are compared together
   std::vector<size_t> metrics;
   std::shared_ptr<const Embedding> embedding;
-  Apart apart = Apart::kDistanceSums;  // kRobustZ: of an embedding of one number
+  Apart apart = Apart::kDistanceSums;  // kRobustZ is for embeddings of one number
 };
 
-// The samples as they are.
+// RawEmbedding: the samples themselves.
 class RawEmbedding final : public Embedding {
  public:
   RawEmbedding(int64_t window, int64_t inputs) : window_(window), inputs_(inputs) {}
@@ -44,7 +47,7 @@ class RawEmbedding final : public Embedding {
   int64_t window_, inputs_;
 };
 
-// Their mean: one metric, one number.
+// MeanEmbedding: the mean of the samples, one number for one metric.
 class MeanEmbedding final : public Embedding {
  public:
   explicit MeanEmbedding(int64_t window) : window_(window) {}
@@ -56,7 +59,8 @@ class MeanEmbedding final : public Embedding {
   int64_t window_;
 };
 
-// What the autoencoder makes of them: one metric (Minder), or several in one model (INT).
+// VaeEmbedding: the reconstruction by the autoencoder of one metric (Minder) or of several metrics in one
+// model (INT).
 class VaeEmbedding final : public Embedding {
  public:
   VaeEmbedding(const VaeShape& shape, std::vector<float> parameters);
@@ -69,10 +73,11 @@ class VaeEmbedding final : public Embedding {
   std::vector<float> parameters_;
 };
 
-// The embeddings of several metrics behind one another (CON).
+// ConcatenatedEmbedding: the embeddings of several metrics, concatenated (CON).
 class ConcatenatedEmbedding final : public Embedding {
  public:
-  explicit ConcatenatedEmbedding(std::vector<std::shared_ptr<const Embedding>> parts);  // of one input and one window each
+  // Each with one input and the same window.
+  explicit ConcatenatedEmbedding(std::vector<std::shared_ptr<const Embedding>> parts);
   int64_t window() const override { return parts_.front()->window(); }
   int64_t dims() const override;
   void embed(const float* window_rows, int64_t stride, float* out) const override;

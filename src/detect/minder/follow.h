@@ -1,7 +1,8 @@
-// Minder second by second over a source that grows: a Prometheus, a folder of CSV files, the rings of a run. What was seen is kept in one Stream; the source
-// is asked for the seconds since only, and for the few before them that missing samples are filled from. Alarms are those of a Stream over the whole
-// record. They come `kHeldBack` seconds late, as a missing sample may take its value from one that has not come yet. When machines, classes or metrics
-// change, the stream begins anew with the last pull.
+// Follower runs Minder second by second over a growing source: a Prometheus, a folder of CSV files, the
+// sample rings of a run. It keeps the samples in one Stream, and asks the source only for the new seconds and
+// for the few before them from which missing samples are filled. Its alarms equal those of a Stream over the
+// whole record. They come `kHeldBack` seconds late, because a missing sample may take its value from a later
+// one. When machines, classes or metrics change, the stream starts anew with the last pull.
 #pragma once
 
 #include <functional>
@@ -12,20 +13,22 @@
 
 namespace longhaul::detect {
 
-inline constexpr int64_t kHeldBack = 8;  // seconds: as far as samples are filled in from (AlignOptions::fill_s)
+// In seconds; the distance over which samples are filled in (AlignOptions::fill_s).
+inline constexpr int64_t kHeldBack = 8;
 
 class Follower {
  public:
-  // read(first second wanted): samples from there to now; nothing: the last `pull_s` seconds.
+  // read(first second wanted) returns the samples from there to now; without a value, the last `pull_s`
+  // seconds.
   using Read = std::function<RunSamples(std::optional<double>)>;
   Follower(const Models& models, const DetectOptions& options, Read read) : models_(models), options_(options), read_(std::move(read)) {}
 
   struct News {
     std::vector<Alert> alerts;
-    std::vector<std::string> remarks;  // of the source; that machines have changed
-    int64_t seconds = 0;               // that were new
+    std::vector<std::string> remarks;  // from the source; also that machines have changed
+    int64_t seconds = 0;               // number of new seconds
     int64_t machines = 0;
-    double last_s = 0;  // looked at
+    double last_s = 0;  // the last second that was examined
   };
   News more();
   void replaced(const std::string& machine);
@@ -38,7 +41,7 @@ class Follower {
   DetectOptions options_;
   Read read_;
   std::optional<Stream> stream_;
-  Pull about_;  // without samples: whose they are
+  Pull about_;  // the pull without samples: its machines, metrics and classes
   double fed_s_ = 0;
 };
 

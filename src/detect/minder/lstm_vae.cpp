@@ -150,7 +150,7 @@ LstmVae<T>::LstmVae(const VaeShape& shape, int64_t batch) : shape_(shape), batch
 template <class T>
 void LstmVae<T>::linear(std::span<const T> parameters, const VaeTensor& weight, const T* in, T* out) const {
   const T* w = parameters.data() + weight.offset;
-  const T* bias = w + weight.size();  // stands behind its weight
+  const T* bias = w + weight.size();  // follows its weight
   for (int64_t r = 0; r < weight.rows; ++r) {
     T* row = out + r * batch_;
     std::fill(row, row + batch_, bias[r]);
@@ -212,8 +212,9 @@ void LstmVae<T>::run(Lstm& lstm, std::span<const T> parameters, const T* input, 
   }
 }
 
-// state_gradient: of every step's state from outside, [window · hidden][batch]; spoiled. Adds to gradient and to input_gradient, which all steps
-// share (the decoder's z; null for the encoder, whose input is data).
+// state_gradient: the outer gradient of every step's state, [window · hidden][batch]; it is overwritten. Adds
+// to gradient and to input_gradient, which all steps share (the decoder's z; null for the encoder, whose
+// input is data).
 template <class T>
 void LstmVae<T>::run_back(const Lstm& lstm, std::span<const T> parameters, const T* input, int64_t input_stride,
                           std::vector<T>& state_gradient, std::span<T> gradient, T* input_gradient) {

@@ -1,12 +1,13 @@
-// The denoiser of one metric: an LSTM variational autoencoder (Minder, arXiv 2411.01791) over `window` samples of one machine, forward and backward
-// by hand, in plain loops over a batch, for float (training) and double (gradient checks). detect/minder/vector_loops.h has its fast forward pass.
+// The denoiser of one metric: an LSTM variational autoencoder (Minder, arXiv 2411.01791) over `window`
+// samples of one machine. Forward and backward pass are written by hand, as plain loops over a batch, for
+// float (training) and double (gradient checks). detect/minder/vector_loops.h has the fast forward pass.
 //
 //   encoder: LSTM(inputs → hidden); mean, log-variance = linear of its last state (log-variance held to [−12, 4])
 //   z = mean + exp(log-variance / 2) · ε;  decoder: LSTM(latent → hidden) with z at every step; output = linear of its states
 //   loss = mean over batch and steps of (output − input)² + β · mean over batch of KL(N(mean, variance) ‖ N(0, 1))
 //
-// With Minder's sizes (1 input, window 8, hidden 4, latent 8) it has 421 parameters. Gates stand in the order input, forget, cell, output.
-// Batches are [feature][batch]: values of one feature stand together.
+// With Minder's sizes (1 input, window 8, hidden 4, latent 8) it has 421 parameters. The gates are in the
+// order input, forget, cell, output. Batches are [feature][batch]: the values of one feature are contiguous.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct VaeShape {
   int64_t parameters() const;
 };
 
-// Where each tensor lies in the one vector of parameters.
+// VaeTensor: the place of one tensor in the vector of all parameters.
 struct VaeTensor {
   std::string name;                           // "encoder.weight_ih"
   int64_t offset = 0, rows = 0, columns = 0;  // columns 0: a vector
@@ -33,7 +34,7 @@ struct VaeTensor {
 };
 std::vector<VaeTensor> tensors_of(const VaeShape& shape);
 
-// U(−1/√hidden, 1/√hidden); forget gates begin open (+1), log-variances at −4.
+// Draws from U(−1/√hidden, 1/√hidden); forget gates start open (+1), log-variances at −4.
 std::vector<float> initial_parameters(const VaeShape& shape, const RandomStream& stream);
 
 struct VaeLoss {
@@ -45,13 +46,16 @@ class LstmVae {
  public:
   LstmVae(const VaeShape& shape, int64_t batch);
 
-  // input [window · inputs][batch], noise [latent][batch]. `output` as input. Keeps what backward needs.
+  // input [window · inputs][batch], noise [latent][batch]; `output` has the shape of input. Keeps what
+  // backward needs.
   VaeLoss forward(std::span<const T> parameters, std::span<const T> input, std::span<const T> noise, double beta);
   std::span<const T> output() const { return output_; }
   std::span<const T> mean() const { return mean_; }
-  void backward(std::span<const T> parameters, std::span<T> gradient);  // of the last forward; overwrites
+  // For the last forward pass; overwrites `gradient`.
+  void backward(std::span<const T> parameters, std::span<T> gradient);
 
-  // One LSTM alone, for the comparison with another's: input [steps · inputs][batch] → states [steps · hidden][batch].
+  // Lstm: one LSTM alone, to be compared with another implementation: input [steps · inputs][batch] → states
+  // [steps · hidden][batch].
   struct Lstm {
     int64_t inputs, hidden, offset;                   // its tensors begin at `offset`
     std::vector<T> gates, cells, tanh_cells, states;  // of every step

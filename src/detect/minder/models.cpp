@@ -23,7 +23,8 @@ constexpr int64_t kVersion = 2;  // 1: scores were shares of √(n − 1) of how
 constexpr JsonRules kRules{
     .code = ExitCode::kCheckpoint, .what = "malformed models of detect", .hint = "train them again: detect train DIR… --out FILE"};
 
-// Of windows' means, one pair for all metrics: docs/guides/detect.md says on which cases they were chosen, and what they find.
+// For the means of windows, one pair for all metrics: docs/guides/detect.md says on which cases they were chosen,
+// and what they find.
 constexpr double kMeanShare = 0.7, kMeanDistance = 0.05;
 
 std::string metric_name(size_t metric) { return std::string(metrics()[metric].name); }
@@ -87,7 +88,7 @@ MahalanobisModel mahalanobis_in(const JsonView& json) {
   return model;
 }
 
-// Every tensor of the file with where its values are: written from there, and read to there.
+// Every tensor of the file with the location of its values, for writing and reading.
 struct Slot {
   std::string name;
   std::vector<int64_t> shape;

@@ -16,7 +16,7 @@ using observe::html_escaped;
 using observe::Point;
 
 constexpr size_t kBuckets = 260;     // of the horizontal axis
-constexpr int64_t kShownPeers = 24;  // drawn behind; the median is of all
+constexpr int64_t kShownPeers = 24;  // drawn in the background; the median is over all peers
 constexpr std::string_view kPageStyle =
     "<style>.line.suspect{color:var(--bad);stroke-width:2.1}.line.peers{color:var(--save)}.line.rest{color:var(--train)}"
     ".key.suspect i{color:var(--bad)}.key.rest i{color:var(--train)}</style>";

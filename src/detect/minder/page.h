@@ -1,5 +1,6 @@
-// A page that shows the seven metrics of a suspect against the rest: the suspect's line, the median of the others, and some of the others behind, with
-// the second in which the run that led to the alert began. One HTML file with everything inside.
+// A page that shows the seven metrics of a suspect against the rest: the suspect's line, the median of the
+// others, and some of the others in the background, with the second at which the run that led to the alert
+// began. One self-contained HTML file.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace longhaul::detect {
 
-// suspect: a machine of the pull; the alerts that concern it are told above the charts. `title`: what was looked at.
+// suspect: a machine of the pull; its alerts are listed above the charts. `title`: name of the examined data.
 std::string suspect_page(const Pull& pull, const RunReport& report, const std::string& suspect, const Models& models,
                          const std::string& title);
 

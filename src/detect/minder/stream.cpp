@@ -9,7 +9,7 @@
 namespace longhaul::detect {
 namespace {
 
-constexpr int64_t kCarried = 8;  // seconds that a sample stands for those that are missing
+constexpr int64_t kCarried = 8;  // seconds for which a sample replaces missing ones
 
 }  // namespace
 
@@ -109,7 +109,7 @@ bool Stream::any_agrees(const Watch& watch, const Alarm& alarm) const {
   });
 }
 
-// Once every watch has seen the second.
+// Called once every watch has handled the second.
 std::vector<Alarm> Stream::alarms_of_second(Watch& watch) {
   std::vector<Alarm> alarms = watch.found;
   if (!watch.alone) return alarms;
@@ -132,7 +132,7 @@ std::vector<Alert> Stream::next(double time_s, std::span<const float> values) {
   for (Watch& watch : watches_) look_at_second(watch);
   for (Watch& watch : watches_) {
     for (const Alarm& alarm : alarms_of_second(watch)) {
-      // The first window's first second, if it is not too long ago to be remembered.
+      // The first second of the first window, if it is not too old to be in the ring.
       const int64_t seconds_ago = second_ - 1 - alarm.first, remembered = static_cast<int64_t>(times_.size()) - 1;
       alerts.push_back({.machine = machines_[static_cast<size_t>(alarm.machine)],
                         .metric = channels_[watch.channel].name,

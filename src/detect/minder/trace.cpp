@@ -20,13 +20,13 @@ Moments moments_of(double sum, double square, int64_t count) {
   return {mean, std::sqrt(variance)};
 }
 
-// noise: σ²/D², of one machine at D from others of deviation σ.
+// noise: σ²/D², for one machine at D from others with deviation σ.
 double share_of_noise(double noise, int64_t machines) {
   const double largest = std::log(static_cast<double>(machines)) / std::log(static_cast<double>(kReferenceMachines));
   return 1 / std::sqrt(1 + static_cast<double>(kReferenceMachines - 1) * noise * largest);
 }
 
-// So many that enough others are left.
+// As many as leave enough others.
 int64_t candidates_among(int64_t machines, int64_t followed) { return std::min<int64_t>(followed, machines - kFewestPeers + 1); }
 
 float middle_of(std::vector<float> values) {
@@ -108,7 +108,7 @@ void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
   const auto further = [&](int32_t a, int32_t b) { return sums_[static_cast<size_t>(a)] > sums_[static_cast<size_t>(b)]; };
   std::partial_sort(order_.begin(), order_.begin() + most, order_.end(), further);
   for (int64_t f = 0; f < most; ++f) distances_from(order_[static_cast<size_t>(f)], count, stride, apart_.data() + f * stride);
-  // Sums without the candidates; each candidate's own distances are added to the others' in its turn.
+  // Sums without the candidates; then each candidate's own distances are added in turn.
   rest_.assign(sums_.begin(), sums_.begin() + count);
   for (int64_t f = 0; f < most; ++f) {
     for (int64_t j = 0; j < count; ++j) rest_[static_cast<size_t>(j)] -= static_cast<double>(apart_[static_cast<size_t>(f * stride + j)]);
@@ -118,7 +118,8 @@ void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
   for (int64_t f = 0; f < most; ++f, ++into) {
     const auto own = static_cast<size_t>(order_[static_cast<size_t>(f)]);
     const float* apart = apart_.data() + f * stride;
-    const double origin = rest_[own];  // moments about it lose no digits where one machine is far from many that are alike
+    // Moments about it stay accurate where one machine is far from many equal ones.
+    const double origin = rest_[own];
     double sum = 0, square = 0;
     for (int64_t i = 0; i < outside; ++i) {
       const auto other = static_cast<size_t>(order_[static_cast<size_t>(most + i)]);
@@ -127,7 +128,8 @@ void WindowScorer::candidates(int64_t count, int64_t stride, Candidate* into) {
       middle[static_cast<size_t>(i)] = apart[other];
     }
     Moments moments = moments_of(sum, square, compared);
-    moments.deviation += 1e-9 + 1e-5 * std::abs(origin);  // so that rounding errors of equal sums do not look like scores
+    // So that rounding errors of equal sums do not look like scores.
+    moments.deviation += 1e-9 + 1e-5 * std::abs(origin);
     const double share = share_among_reference(-moments.mean / moments.deviation / std::sqrt(static_cast<double>(compared - 1)), compared);
     if (share < static_cast<double>(kLeastShare)) continue;
     const auto half = middle.begin() + outside / 2;

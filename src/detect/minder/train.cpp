@@ -17,7 +17,7 @@ bool has_metric(const Pull& pull, size_t metric) {
   return std::find(pull.metrics.begin(), pull.metrics.end(), metric) != pull.metrics.end();
 }
 
-// "--metrics cpu_usage,…": those that every pull has.
+// "--metrics cpu_usage,…": the metrics that every pull has.
 std::string metrics_there(std::span<const Pull> pulls) {
   std::string names;
   for (size_t metric = 0; metric < kMetrics; ++metric) {
@@ -27,7 +27,7 @@ std::string metrics_there(std::span<const Pull> pulls) {
   return names;
 }
 
-// Why no pull can be used: "gpu_duty_cycle is missing everywhere".
+// The reason why no pull can be used: "gpu_duty_cycle is missing everywhere".
 std::string what_is_missing(std::span<const Pull> pulls, const std::vector<size_t>& wanted) {
   for (const size_t metric : wanted) {
     if (std::none_of(pulls.begin(), pulls.end(), [&](const Pull& pull) { return has_metric(pull, metric); }))
@@ -36,7 +36,7 @@ std::string what_is_missing(std::span<const Pull> pulls, const std::vector<size_
   return "shorter ones, or some that lack a metric each";
 }
 
-// Draws windows in which every sample is there. Draw number i is a function of the seed alone.
+// Draws windows without missing samples. Draw number i is a function of the seed only.
 class WindowSource {
  public:
   WindowSource(std::span<const Pull> pulls, const std::vector<size_t>& wanted, int64_t window, const RandomStream& stream)
@@ -120,7 +120,7 @@ double variance_of(std::span<const float> values) {
   return square / static_cast<double>(values.size());
 }
 
-// What it makes of fresh windows, with z = mean as in use.
+// The reconstruction of new windows, with z = mean as in use.
 void measure(TrainedVae& vae, const WindowSource& windows, uint64_t first) {
   constexpr int64_t kWindows = 4096;
   std::vector<float> rows(static_cast<size_t>(vae.shape.window * vae.shape.inputs * kWindows));

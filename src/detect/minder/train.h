@@ -1,5 +1,6 @@
-// Training the denoisers: windows of eight seconds of one machine, drawn from pulls without labels, Adam, on this machine in minutes. Each model is
-// a pure function of the data and the seed, whatever the number of threads (one trains a metric).
+// Trains the denoisers: windows of eight seconds of one machine, drawn from pulls without labels, with Adam,
+// in minutes on one machine. Each model is a pure function of the data and the seed, whatever the number of
+// threads (each trains one metric).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ struct TrainOptions {
   VaeShape shape;
   int64_t steps = 4000, batch = 512;
   double rate = 3e-3;  // 6e-4 over the last 30 %
-  double beta = 1e-5;  // weight of the KL term; 1e-4 already costs metrics of small variance their signal, 1e-2 all
+  // Weight of the KL term. With 1e-4 metrics of small variance already lose their signal, with 1e-2 all do.
+  double beta = 1e-5;
   uint64_t seed = 0;
   std::vector<size_t> metrics = metric_choice("used");
   std::vector<Limits> limits = limits_with({});
@@ -24,7 +26,7 @@ struct TrainOptions {
 TrainedVae train_vae(std::span<const Pull> pulls, const std::vector<size_t>& metrics, const TrainOptions& options,
                      const std::function<void()>& step_done = {});
 
-// All models, without thresholds and priority (tune.h, priority.h). Shows its progress.
+// Trains all models, without thresholds and priority (tune.h, priority.h). Prints its progress.
 Models train_models(std::span<const Pull> pulls, const TrainOptions& options);
 
 }  // namespace longhaul::detect

@@ -102,7 +102,7 @@ void sums_any(Distance distance, const float* x, int64_t dims, int64_t stride, i
   }
 }
 
-// e^−x of |x| up to 40, beyond which gates are shut or open to the last bit of what follows.
+// e^−x for |x| up to 40, beyond which gates are 0 or 1 to the last bit of later results.
 HWY_INLINE V decay(V x) {
   const D d;
   const hn::RebindToSigned<D> di;
@@ -122,7 +122,8 @@ HWY_INLINE V decay(V x) {
   return hn::Mul(p, hn::BitCast(d, power));
 }
 
-// One LSTM step from the four gates' sums before their nonlinearities: c = f · c + i · g, h = o · tanh(c), with three divisions.
+// One LSTM step from the four gates' sums before their nonlinearities: c = f · c + i · g, h = o · tanh(c),
+// with three divisions.
 HWY_INLINE void cell(V in, V forget, V candidate, V out, V& c, V& h) {
   const D d;
   const V one = hn::Set(d, 1.0f);

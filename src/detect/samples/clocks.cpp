@@ -12,9 +12,8 @@
 namespace longhaul::detect {
 namespace {
 
-constexpr double kAlike = 0.5;  // correlation with the mean that a metric of a machine must reach, somewhere
-constexpr double kClearly =
-    0.05;  // by how much it must be higher there than without a lag: three deviations of a correlation over 15 minutes
+constexpr double kAlike = 0.5;     // correlation with the mean that a machine's metric must reach at some lag
+constexpr double kClearly = 0.05;  // how much higher it must be than without a lag: three deviations of a correlation over 15 minutes
 
 using Line = std::vector<double>;  // a value a second about its mean; 0 where there is no data
 
@@ -46,7 +45,7 @@ Line mean_line(const Pull& pull, size_t metric_at, const std::vector<int32_t>& m
   return centred(std::move(line));
 }
 
-// Of line(t + lag) with mean(t).
+// Correlation of line(t + lag) with mean(t).
 double correlation(const Line& line, const Line& mean, int64_t lag) {
   const auto seconds = static_cast<int64_t>(line.size());
   double product = 0, own = 0, common = 0;
@@ -57,7 +56,8 @@ double correlation(const Line& line, const Line& mean, int64_t lag) {
   return own > 0 && common > 0 ? product / std::sqrt(own * common) : 0;
 }
 
-// The metric in which most of the class's variance is common: of some of its machines, the mean correlation with the mean of all.
+// The metric with the largest common part of the class's variance: over some of its machines, the mean
+// correlation with the mean of all.
 size_t common_metric(const Pull& pull, const std::vector<int32_t>& members) {
   size_t best = pull.metrics.size();
   double most = kAlike;

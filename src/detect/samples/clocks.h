@@ -1,7 +1,9 @@
-// Machines whose clocks are seconds apart: all do the same step at the same second, so what swings in one swings in all. Each machine's metric is
-// compared with the mean of its class at lags of up to kMostLag seconds (cross-correlation); where another lag than none fits clearly better, its clock
-// is that far off. Such a machine would look different in every window without being faulty: its samples are moved, and that is said. Ours; lags of
-// half a period of the step and more cannot be told from their remainder.
+// Finds machines whose clocks are wrong by seconds. All machines do the same step at the same second, so a
+// swing in one is a swing in all. Each machine's metric is compared with the mean of its class at lags of up
+// to kMostLag seconds (cross-correlation); where another lag than zero fits clearly better, its clock is
+// wrong by that lag. Such a machine would look different in every window without being faulty; therefore its
+// samples are moved, and this is reported. The method is ours. Lags of half a step period or more cannot be
+// told from their remainder.
 #pragma once
 
 #include <string>
@@ -11,17 +13,20 @@
 
 namespace longhaul::detect {
 
-inline constexpr int64_t kMostLag = 10, kLeastLag = 2;  // seconds; a second less is the sampling's own
+// seconds; a lag of one second is within the error of sampling.
+inline constexpr int64_t kMostLag = 10, kLeastLag = 2;
 
 struct ClockLag {
   int32_t machine = 0;
-  int64_t seconds = 0;  // positive: what the others show at second t it shows at t + seconds
+  int64_t seconds = 0;  // positive: what the others show at second t, it shows at t + seconds
 };
 
-// By the metric of the class that swings most in common. Classes of fewer than kFewestPeers, or in which nothing swings, tell nothing.
+// Uses the metric of the class that has the strongest common swing. Nothing is found in classes of fewer than
+// kFewestPeers, or where nothing swings.
 std::vector<ClockLag> clock_lags(const Pull& pull);
 
-// Moves the samples of these machines; what comes from beyond the ends is no data. One sentence each.
+// Moves the samples of these machines; beyond the ends there is no data. Returns one sentence for each
+// machine.
 std::vector<std::string> move_clocks(Pull& pull, const std::vector<ClockLag>& lags);
 
 }  // namespace longhaul::detect

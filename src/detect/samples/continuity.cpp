@@ -52,7 +52,8 @@ std::vector<Alarm> alarms_of(const Trace& trace, const Rule& rule, int64_t machi
 Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int32_t peers, Distance distance, int followed,
                 const Rule& rule) {
   Trace trace = empty_trace(pull, channel, channel_at, peers, followed);
-  const int64_t block = rule.gap + 1, apart = (rule.windows - block + 1) / 2;  // a run holds two whole blocks wherever it begins
+  // A run contains two whole blocks wherever it begins.
+  const int64_t block = rule.gap + 1, apart = (rule.windows - block + 1) / 2;
   if (!rule.continuous || apart <= block) return trace_of(pull, channel, channel_at, peers, distance, followed);
   if (trace.windows < rule.windows) return trace;  // no run fits
   std::vector<int64_t> begins, first;
@@ -69,7 +70,8 @@ Trace trace_for(const Pull& pull, const Channel& channel, size_t channel_at, int
       }
     }
   }
-  // wanted[i]: what lies before block i, from the block before it or the first window; the last: behind all.
+  // wanted[i]: the windows before block i, from the block before it or the first window; the last entry:
+  // those after all blocks.
   std::vector<bool> wanted(begins.size() + 1, false);
   for (size_t i = 0; i + 1 < begins.size(); ++i) {
     const bool both = std::ranges::any_of(passed[i], [&](int32_t machine) { return passed[i + 1].contains(machine); });

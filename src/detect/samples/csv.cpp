@@ -22,7 +22,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Takes lines and cells off the front.
+// Removes lines and cells from the front.
 struct Cursor {
   std::string_view rest;
   int64_t line = 0;

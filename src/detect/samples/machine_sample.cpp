@@ -21,7 +21,7 @@ double processors_percent(const MachineCounters& before, const MachineCounters& 
   return 100 * static_cast<double>(is.worked - was.worked) / static_cast<double>(is.all - was.all);
 }
 
-// Of devices that were there both times; one that came in between counts from the next look on.
+// For devices that were there both times; a new one counts from the next reading on.
 double rate_of(const DeviceCounters& before, const DeviceCounters& after, double seconds) {
   double sum = 0;
   bool any = false;

@@ -1,14 +1,15 @@
-// One second of one machine: those of the metrics (metrics.h) that the machine's own counters tell, the others NaN. A bare Linux machine has CPU,
-// memory, disk and TCP; RDMA devices of sysfs add their bytes, ECN and CNP; drivers of interfaces their pause frames; NVML adds how busy, full, hot and
-// fast GPUs are; NVML, or RAPL where there is no GPU, adds power (docs/sources/reliability.md §7.2).
+// One second of one machine: the metrics (metrics.h) that the machine's own counters provide; the others are
+// NaN. A plain Linux machine has CPU, memory, disk and TCP. RDMA devices in sysfs add bytes, ECN and CNP;
+// drivers of network interfaces add pause frames; NVML adds the utilisation, memory, temperature and clocks
+// of GPUs; NVML, or RAPL where there is no GPU, adds power (docs/sources/reliability.md §7.2).
 //
 //   MachineSampler sampler;
-//   sampler.next();                                             // the first look at the counters: no rates yet
-//   const SampleValues values = sampler.next();                 // a second later: rates since the look before
-//   sampler.next(processes);                                    // of these processes alone: CPU and memory
+//   sampler.next();                                             // the first reading of the counters: no rates yet
+//   const SampleValues values = sampler.next();                 // a second later: rates since the last reading
+//   sampler.next(processes);                                    // CPU and memory of these processes only
 //
-// Rates need two looks that lie 0.2 to 5 s apart: a longer time is no second. A counter that went backwards (its device was made anew) has no rate
-// this time. One thread at a time.
+// Rates need two readings that are 0.2 to 5 s apart. A counter that went backwards (because its device was
+// created anew) has no rate that time. Not thread-safe: one thread at a time.
 #pragma once
 
 #include <array>
@@ -22,10 +23,11 @@
 
 namespace longhaul::detect {
 
-using SampleValues = std::array<float, kMetrics>;  // in the metrics' units, in the order of their table; NaN: missing
-SampleValues no_values();                          // all missing
+// In the metrics' units, in the order of their table; NaN: missing.
+using SampleValues = std::array<float, kMetrics>;
+SampleValues no_values();  // all missing
 
-// power_w: of a GPU, or of processors and memory; NaN: not known.
+// power_w: of the GPUs, or of processors and memory; NaN: unknown.
 SampleValues sample_between(const MachineCounters& before, const MachineCounters& after, double power_w, const GpuReading& gpus = {});
 
 class MachineSampler {

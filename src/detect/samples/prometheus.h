@@ -1,6 +1,8 @@
-// Metrics from a Prometheus (or anything with its HTTP interface: Thanos, VictoriaMetrics): one range query a metric, step one second, a series a
-// machine. Queries come from the table of metrics (DCGM and node exporters) or from the user, who must give one where no public exporter has the metric.
-// A query should look back only a few seconds (avg_over_time(…[15s])): a bare name repeats its last value for five minutes after a machine went silent.
+// Reads metrics from a Prometheus server (or one with its HTTP interface: Thanos, VictoriaMetrics): one range
+// query per metric with a step of one second, and one series per machine. Queries come from the table of
+// metrics (DCGM and node exporters) or from the user, who must give one where no public exporter has the
+// metric. A query should look back only a few seconds (avg_over_time(…[15s])): a bare name repeats its last
+// value for five minutes after a machine went silent.
 #pragma once
 
 #include <map>
@@ -14,18 +16,18 @@ namespace longhaul::detect {
 
 struct PrometheusSource {
   std::string url;                        // http://host:9090
-  std::string label = "instance";         // that names the machine
-  std::map<size_t, std::string> queries;  // by metric, instead of the table's
+  std::string label = "instance";         // the label that names the machine
+  std::map<size_t, std::string> queries;  // by metric; they replace the table's
   double timeout_s = 30;
 };
 
-// "METRIC=PROMQL" of --query.
+// Parses the "METRIC=PROMQL" values of --query.
 std::map<size_t, std::string> queries_of(const std::vector<std::string>& words);
 
-// Of the wanted metrics those that have a query and samples in [first_s, last_s].
+// Returns the wanted metrics that have a query, and samples in [first_s, last_s].
 std::vector<Series> read_prometheus(const PrometheusSource& source, const std::vector<size_t>& wanted, double first_s, double last_s);
 
-// The answer to one query, as text: for tests.
+// Parses the answer to one query; public for tests.
 Series series_of_answer(std::string_view json, size_t metric, const std::string& label, const std::string& where);
 
 }  // namespace longhaul::detect

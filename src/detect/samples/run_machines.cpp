@@ -26,7 +26,7 @@ std::vector<plan::RunMachine> machines_of_run(const std::filesystem::path& run_f
         if (!row.ended && !std::isnan(row.values[power])) sum.watts += static_cast<double>(row.values[power]), ++sum.samples;
       }
     } catch (const Error&) {
-      continue;  // `detect run` says what is damaged
+      continue;  // `detect run` reports what is damaged
     }
   }
   std::vector<plan::RunMachine> machines;

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kOld_s = 60;      // since the last sample: the run is not running, and that is said
-constexpr double kRecent_s = 120;  // before the newest: what a network file system may be late, and more
+constexpr double kOld_s = 60;      // since the last sample: the run has stopped, and this is reported
+constexpr double kRecent_s = 120;  // before the newest: the delay of a network file system, and more
 constexpr int64_t kNamed = 5;      // machines in a sentence
 
 // "a, b, c and 3 more".
@@ -60,7 +60,7 @@ void cut_at(std::vector<NamedRing>& rings, double end_s) {
   std::erase_if(rings, [](const NamedRing& each) { return each.ring.rows.empty(); });
 }
 
-// The last second that more than half of the machines have reached that still report.
+// The last second that more than half of the still reporting machines have reached.
 double common_end(const std::vector<NamedRing>& rings) {
   std::vector<double> last;
   for (const NamedRing& each : rings) last.push_back(each.last_s());
@@ -70,7 +70,7 @@ double common_end(const std::vector<NamedRing>& rings) {
   return std::round(last[last.size() / 2]);
 }
 
-// Only those that have samples in the seconds looked at.
+// Only those with samples in the examined seconds.
 void leave_out_others(std::vector<NamedRing>& rings, double begin_s, double end_s, std::vector<std::string>& remarks) {
   std::vector<std::string> ended, ahead;
   double last_end_s = 0, first_begin_s = std::numeric_limits<double>::infinity();
@@ -137,7 +137,7 @@ std::vector<Series> series_of(const std::vector<NamedRing>& rings, const std::ve
         measured = measured || !std::isnan(series.values.back());
       }
     }
-    if (measured) all.push_back(std::move(series));  // what no machine has is missing
+    if (measured) all.push_back(std::move(series));  // a metric that no machine has is missing
   }
   return all;
 }

@@ -34,7 +34,7 @@ struct RingHeader {
 static_assert(sizeof(RingHeader) == kHeaderBytes);
 
 struct StoredRow {
-  uint64_t number;  // from 1; row number n stands at place (n − 1) mod rows
+  uint64_t number;  // from 1; row number n is at place (n − 1) mod rows
   double time_s;
   float values[kMetrics];
   uint32_t flags;
@@ -115,7 +115,8 @@ bool is_whole(const StoredRow& row, size_t place, size_t rows) {
   return row.checksum == checksum_of(row) && row.number > 0 && (row.number - 1) % rows == place && std::isfinite(row.time_s);
 }
 
-// A writer is done with a row within microseconds: what is torn now is whole at one of the next looks, or nobody goes on with it.
+// A writer finishes a row within microseconds: a row that is torn now is whole in one of the next readings,
+// or its writer has died.
 StoredRow row_again(const File& file, StoredRow row, size_t place, size_t rows) {
   constexpr int kLooks = 200;
   for (int look = 0; look < kLooks && !never_written(row) && !is_whole(row, place, rows); ++look) {
@@ -124,7 +125,7 @@ StoredRow row_again(const File& file, StoredRow row, size_t place, size_t rows) 
   return row;
 }
 
-// Times increase: where the clock was set back, what was measured before it counts only up to there.
+// Times increase: if the clock was set back, samples measured before count only up to that time.
 void drop_undone(SampleRing& ring) {
   std::vector<RingRow> kept;
   for (RingRow& row : ring.rows) {
@@ -160,7 +161,7 @@ SampleRingWriter SampleRingWriter::open(const fs::path& path, const RingOwner& o
   if (path.has_parent_path()) make_folders(path.parent_path());
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   bytes.resize(kHeaderBytes + static_cast<size_t>(rows) * sizeof(StoredRow), '\0');
-  write_text_atomically(path, bytes);  // all of it, so that a full disk is told now
+  write_text_atomically(path, bytes);  // all of it, so that a full disk is reported now
   return {File::open(path, File::Mode::kReadWrite), rows, 1};
 }
 
@@ -193,7 +194,8 @@ SampleRing read_ring(const fs::path& path) {
   std::ranges::sort(whole, {}, &StoredRow::number);
   if (!whole.empty()) ring.last_number = whole.back().number;
   for (const StoredRow& each : whole) {
-    if (each.number + header.rows <= ring.last_number) continue;  // of an earlier turn: the row that should stand there was lost
+    // From an earlier round: the row that should be here was lost.
+    if (each.number + header.rows <= ring.last_number) continue;
     RingRow row{.time_s = each.time_s, .ended = (each.flags & kEnded) != 0};
     std::copy(each.values, each.values + kMetrics, row.values.begin());
     ring.rows.push_back(std::move(row));

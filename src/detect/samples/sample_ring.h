@@ -1,12 +1,14 @@
-// The ring of one machine's samples: a file of fixed size that holds the last hour of a run, a row a second, written by the node's daemon
-// (control/node/node_sampler.h) and read by whoever looks for a faulty machine. docs/formats/samples.md has its bytes.
+// The sample ring of one machine: a file of fixed size with the last hour of a run, one row per second. The
+// node's daemon (control/node/node_sampler.h) writes it, and the detectors of faulty machines read it.
+// docs/formats/samples.md describes its bytes.
 //
 //   SampleRingWriter ring = SampleRingWriter::open(run / "samples/node-0.ring", {.node = "node-0", .host = "h7", .boot = …});
-//   ring.write(unix_s, values);   ring.end(unix_s);                       // its ranks have ended: no data is no sign from now on
-//   const SampleRing read = read_ring(path);                             // any time, while it is written too
+//   ring.write(unix_s, values);   ring.end(unix_s);        // its ranks have ended: missing data is no sign from now on
+//   const SampleRing read = read_ring(path);               // at any time, also while it is written
 //
-// Each row has a number and a checksum: one that is half written, by a writer that goes on or one that died, is no row. A writer goes on where an
-// earlier one of the same host ended; a ring that is another host's, of another version or damaged is replaced. One writer at a time.
+// Each row has a number and a checksum, so that a half-written row, whether its writer goes on or died, is
+// ignored. A writer continues where an earlier one on the same host ended; a ring of another host or version,
+// or a damaged one, is replaced. Only one writer at a time.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +24,16 @@ namespace longhaul::detect {
 inline constexpr int64_t kRingSeconds = 3600;
 
 struct RingOwner {
-  std::string node, host;    // the node's name in the run; the machine's
-  std::string boot;          // of the machine's kernel: nodes that have the same are one machine
-  bool ranks_alone = false;  // samples are of the node's ranks, which share the machine with others, not of the machine
+  std::string node, host;  // the node's name in the run; the machine's name
+  std::string boot;        // boot of the machine's kernel: nodes with the same one are one machine
+  // The samples cover only the node's ranks, which share the machine with others, not the whole machine.
+  bool ranks_alone = false;
 };
 
 struct RingRow {
   double time_s = 0;  // Unix time
   SampleValues values = no_values();
-  bool ended = false;  // the node's ranks have ended: from here to the next row nothing is measured
+  bool ended = false;  // the node's ranks have ended: nothing is measured from here to the next row
 };
 
 class SampleRingWriter {
@@ -45,17 +48,18 @@ class SampleRingWriter {
   void put(const RingRow& row);
   File file_;
   int64_t rows_;
-  uint64_t number_;  // of the next row, from 1
+  uint64_t number_;  // number of the next row, counted from 1
 };
 
 struct SampleRing {
   std::filesystem::path path;
   RingOwner owner;
-  std::vector<RingRow> rows;  // in the order in which they were written, their times increasing
-  int64_t damaged = 0;        // rows whose checksum is wrong; they are left out
-  int64_t undone = 0;         // rows left out because the clock was set back behind them
+  std::vector<RingRow> rows;  // in the order in which they were written, with increasing times
+  int64_t damaged = 0;        // rows with a wrong checksum; they are left out
+  int64_t undone = 0;         // rows left out because the clock was set back after them
   uint64_t last_number = 0;
 };
-SampleRing read_ring(const std::filesystem::path& path);  // Error (65) where it is no whole ring of this version
+// Error (65) where the file is no complete ring of this version.
+SampleRing read_ring(const std::filesystem::path& path);
 
 }  // namespace longhaul::detect

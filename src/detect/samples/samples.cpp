@@ -15,7 +15,8 @@ namespace longhaul::detect {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr double kBeyond = 0.05;  // of the range: what a sensor of a share may read past its limits
+// Of the range: by how much the reading of a percentage may exceed its limits.
+constexpr double kBeyond = 0.05;
 
 double usual_distance(const std::vector<double>& times) {
   std::vector<double> distances;
@@ -64,7 +65,7 @@ struct Grid {
   int64_t seconds = 0;
 };
 
-// From the first sample of any to the last; all must have a time in common.
+// From the first sample of any metric to the last; all must have a common time.
 Grid common_seconds(const std::vector<const Series*>& chosen) {
   const Series *latest = chosen.front(), *earliest = latest;
   double first = latest->times_s.front(), last = latest->times_s.back();
@@ -93,7 +94,7 @@ Grid common_seconds(const std::vector<const Series*>& chosen) {
   return {first, static_cast<int64_t>(last - first) + 1};
 }
 
-// One machine of one metric onto the grid.
+// Puts one metric of one machine onto the grid.
 void fill_machine(const Series& series, size_t machine, const Limits& limits, double fill_s, const Grid& grid, int64_t stride, float* into,
                   PullStatistics& statistics) {
   const size_t times = series.times_s.size();
@@ -121,7 +122,8 @@ void fill_machine(const Series& series, size_t machine, const Limits& limits, do
   }
 }
 
-// Values of profiling counters that are 0 in seconds in which the duty cycle is at its limit become "no data".
+// Values of profiling counters that are 0 in seconds in which the duty cycle is at its limit become "no
+// data".
 void forget_dead_counters(Pull& pull) {
   constexpr float kBusy = 0.99f;
   const auto place = [&](size_t metric) { return std::find(pull.metrics.begin(), pull.metrics.end(), metric) - pull.metrics.begin(); };

@@ -9,9 +9,9 @@ constexpr size_t kSmooth = 5;
 
 double median_of(std::span<const double> values) { return median({values.begin(), values.end()}); }
 
-// What the steps before `at` did at their best, and how far a step lies from it by noise.
+// The best level of the steps before `at`, and how far steps deviate from it by noise.
 struct Baseline {
-  double seconds = 0, noise = 0, slow = 0;  // slow: of its steps a tenth is slower
+  double seconds = 0, noise = 0, slow = 0;  // slow: a tenth of its steps is slower
 };
 Baseline best_before(std::span<const double> step_s, size_t at, const StepChangeOptions& options) {
   const size_t from = at > static_cast<size_t>(options.baseline) ? at - static_cast<size_t>(options.baseline) : 0;

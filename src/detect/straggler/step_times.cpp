@@ -21,7 +21,7 @@ std::vector<CallTimes> calls_of(std::span<const observe::StepOfRank> ranks) {
       times.in_it_s.push_back(static_cast<double>(call.end_ns - call.begin_ns) * 1e-9);
     }
   }
-  std::map<std::string, size_t> sizes;  // of groups: the most that were seen in one call
+  std::map<std::string, size_t> sizes;  // of groups: the largest number seen in one call
   for (const auto& [key, times] : calls) sizes[times.group] = std::max(sizes[times.group], times.members.size());
   std::vector<CallTimes> whole;
   for (auto& [key, times] : calls) {

@@ -1,6 +1,8 @@
-// StepTimes: what a straggler is told from (docs/sources/reliability.md §5.9): of each step and rank how long it computed, waited for data and stood still for
-// others, and how much work it had; and of each collective call how long each member was in it, from its entering to its end, by its own clock. Clocks
-// need not agree. Seconds; NaN: not known. Filled from a trace here, from the boards of ranks by whoever reads them.
+// StepTimes: the data from which stragglers are found (docs/sources/reliability.md §5.9). For each step and
+// rank it has the time that the rank computed, waited for data and waited for others, and how much work it
+// had; for each collective call the time of each member from entering it to its end, by the member's own
+// clock. Clocks need not agree. Times are seconds; NaN: unknown. step_times() fills it from traces; SlowRanks
+// fills it from heartbeats.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +16,8 @@ namespace longhaul::detect {
 
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// What a rank's computing is proportional to: T = a·tokens + b·Σ lengths² (softmax attention over packed documents) + c·rows of experts. All zero:
-// not known, and taken to be the same for all peers.
+// Work: the quantities to which a rank's compute time is proportional: T = a·tokens + b·Σ lengths² (softmax
+// attention over packed documents) + c·rows of experts. All zero: unknown, and assumed equal for all peers.
 struct Work {
   double tokens = 0, length_squares = 0, expert_rows = 0;
   bool known() const { return tokens > 0 || length_squares > 0 || expert_rows > 0; }
@@ -31,20 +33,20 @@ struct RankTimes {
 struct RankPlace {
   int64_t rank = 0;
   std::string host;
-  int64_t peers = 0;  // ranks with the same number do the same: the stage of the pipeline
+  int64_t peers = 0;  // ranks with the same number do the same work: the pipeline stage
 };
 
-// A collective call of one step.
+// CallTimes: a collective call of one step.
 struct CallTimes {
   std::string group, kind;      // "world/dp 3", "all_reduce"
-  std::vector<size_t> members;  // places in StepTimes::ranks
-  std::vector<double> in_it_s;  // of each
+  std::vector<size_t> members;  // indices into StepTimes::ranks
+  std::vector<double> in_it_s;  // one per member
 };
 
 struct TimedStep {
   int64_t step = 0;
   double step_s = 0;
-  std::vector<RankTimes> ranks;  // as StepTimes::ranks
+  std::vector<RankTimes> ranks;  // in the order of StepTimes::ranks
   std::vector<CallTimes> calls;  // may be empty
 };
 
@@ -53,7 +55,7 @@ struct StepTimes {
   std::vector<TimedStep> steps;  // ascending
 };
 
-// Of the steps that all ranks have recorded; calls that some member has not are left out.
+// Keeps the steps that all ranks have recorded, and leaves out calls that some member has not recorded.
 StepTimes step_times(const std::vector<observe::RankTrace>& traces);
 
 }  // namespace longhaul::detect

@@ -13,7 +13,8 @@
 namespace longhaul::detect {
 namespace {
 
-// Steps that count, and of each rank its times in them at equal work, as shares of what its peers took in the same step.
+// The counted steps, and for each rank its times at equal work, as shares of its peers' time in the same
+// step.
 class Judge {
  public:
   Judge(const StepTimes& times, const StragglerOptions& options) : times_(times), options_(options) {
@@ -43,7 +44,8 @@ class Judge {
   const StragglerOptions& options_;
   std::span<const TimedStep> steps_;
   StragglerReport report_;
-  std::vector<char> timed_, busier_;  // of each rank: how long it computed is known; it had more to do than its peers
+  // For each rank: its compute time is known; it had more work than its peers.
+  std::vector<char> timed_, busier_;
 };
 
 bool all_known(std::span<const TimedStep> steps, const std::vector<size_t>& peers) {
@@ -77,13 +79,13 @@ std::vector<double> Judge::shares_of(const std::vector<size_t>& peers, const Wor
       of_step.push_back(fit != nullptr ? times.compute_s / fit->seconds(times.work) : times.compute_s);
       if (std::isfinite(of_step.back())) known.push_back(of_step.back());
     }
-    const double middle = median(known);  // what slows all of them is nobody's fault
+    const double middle = median(known);  // a slow-down of all is no rank's fault
     for (const double each : of_step) shares.push_back(each / middle);
   }
   return shares;
 }
 
-// By peer, what is known of each; NaN: of less than half of the steps.
+// For each peer, what is known of it; NaN: known in less than half of the steps.
 std::vector<double> middles_of(const std::vector<double>& shares, size_t peers) {
   std::vector<double> middles;
   for (size_t i = 0; i < peers; ++i) {
@@ -129,7 +131,7 @@ void Judge::judge_peers(const std::vector<size_t>& peers) {
   }
 }
 
-// Its best quarter of the steps over its last one, and what it costs.
+// Its best quarter of the steps over its latest one, and its cost.
 void Judge::against_itself(size_t rank, Straggler& straggler) const {
   std::vector<double> seconds;
   for (const TimedStep& step : steps_) {
@@ -201,7 +203,7 @@ void Judge::judge_arrivals() {
     std::vector<double> own_data_s;
     for (const TimedStep& step : steps_) own_data_s.push_back(step.ranks[rank].data_s);
     const bool data = median(own_data_s) - usual_data_s > late[rank].lost_s / 2;
-    if (!data && timed_[rank] && !busier_[rank]) continue;  // somebody is always the last, if by little
+    if (!data && timed_[rank] && !busier_[rank]) continue;  // some rank is always the last, if by little
     using enum Straggler::Cause;
     Straggler straggler{.rank = times_.ranks[rank].rank, .host = times_.ranks[rank].host};
     straggler.cause = data ? kData : timed_[rank] ? kWork : kWaits;
@@ -210,7 +212,7 @@ void Judge::judge_arrivals() {
   }
 }
 
-// What a call takes when all have come is what its last one was in it.
+// The duration of a call after all have entered is the time of its last rank in it.
 void Judge::judge_groups() {
   struct Seen {
     std::vector<double> seconds;

@@ -13,8 +13,8 @@ using Columns = std::array<double, kColumns>;
 
 Columns columns_of(const Work& work) { return {work.tokens, work.length_squares, work.expert_rows, 1}; }
 
-// Least squares by its normal equations, columns scaled to 1 and taken up one after the other, the one that is left the largest first: what is a
-// sum of those before it up to rounding stays 0.
+// Least squares by the normal equations. Columns are scaled to 1 and taken one after the other, the largest
+// remaining one first: a column that is, up to rounding, a sum of earlier ones keeps 0.
 Columns least_squares(std::span<const WorkSample> samples, const std::vector<char>& taken) {
   Columns scale{}, right{}, factors{};
   std::array<Columns, kColumns> normal{};

@@ -1,6 +1,7 @@
-// How long a rank's share of a step should take: T = fixed + a·tokens + b·Σ lengths² + c·rows of experts (ResiHP's form), fitted to all that peers
-// measured. Few samples that do not fit (a slow rank, a step that something disturbed) are left out of the second and third fit. Columns that say
-// nothing new (equal work everywhere) get no part.
+// WorkFit: how long a rank's share of a step should take. T = fixed + a·tokens + b·Σ lengths² + c·rows of
+// experts (ResiHP's form) is fitted to all measurements of the peers. A few outliers (a slow rank, a
+// disturbed step) are left out of the second and third fit. Columns that add no information (equal work
+// everywhere) get no coefficient.
 #pragma once
 
 #include <array>
@@ -17,12 +18,12 @@ struct WorkSample {
 
 class WorkFit {
  public:
-  explicit WorkFit(std::span<const WorkSample> samples);  // at least one; all with known work
+  explicit WorkFit(std::span<const WorkSample> samples);  // needs at least one sample, all with known work
   double seconds(const Work& work) const;                 // above 0
 
  private:
   std::array<double, 4> factors_{};
-  double least_ = 0;  // seconds; what is predicted of little work may come out below 0
+  double least_ = 0;  // lower limit in seconds, because the prediction for little work may be below 0
 };
 
 }  // namespace longhaul::detect

@@ -1,6 +1,7 @@
-// The fault types of Minder's Table 1 (seven months of production): how often each occurs, and in which groups of metrics an instance shows.
-// Of the paper's 150 test instances four shares are told (ECC, CUDA, GPU execution, PCIe); the rest of that mix, the probabilities of showing and all
-// magnitudes are this generator's own choice (docs/guides/detect.md): the paper's cells are not public.
+// The fault types of Minder's Table 1 (seven months of production): how often each occurs, and in which
+// groups of metrics an instance shows. For the paper's 150 test instances four shares are published (ECC,
+// CUDA, GPU execution, PCIe). The other shares of that mix, the probabilities of showing and all magnitudes
+// are this generator's own choice (docs/guides/detect.md), because the paper's cells are not public.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ struct FaultType {
   std::string_view name, title;
   double share = 0;                              // in production, percent
   double evaluation_share = 0;                   // among the paper's test instances, percent
-  double pfc = 0, cpu = 0, gpu = 0, nvlink = 0;  // probability that an instance shows there
+  double pfc = 0, cpu = 0, gpu = 0, nvlink = 0;  // probability that an instance shows in that group
   bool spreads = false;                          // several machines of a group may fail together
 };
 

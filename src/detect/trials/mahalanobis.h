@@ -1,6 +1,7 @@
-// The baseline that Minder is measured against: statistics of each machine's last samples (mean, variance, skewness, kurtosis), standardised,
-// projected on their principal axes, and compared by Mahalanobis distance. The projection is scaled so that this is the Euclidean distance, and
-// everything behind it (scores, continuity, thresholds) is the same code as for Minder.
+// The baseline against which Minder is measured: statistics of each machine's last samples (mean, variance,
+// skewness, kurtosis), standardised, projected on their principal axes, and compared by Mahalanobis distance.
+// The projection is scaled so that this distance is the Euclidean one; all later stages (scores, continuity,
+// thresholds) are the same code as for Minder.
 #pragma once
 
 #include <span>
@@ -11,7 +12,7 @@
 namespace longhaul::detect {
 
 struct MahalanobisShape {
-  int64_t moments = 2;  // 1: the mean; 2: and the variance; 4: and skewness and kurtosis
+  int64_t moments = 2;  // 1: mean; 2: mean and variance; 4: also skewness and kurtosis
   int64_t window = 30;  // seconds
   int64_t axes = 4;     // at most as many as there are features
   int64_t inputs = 1;   // metrics
@@ -21,11 +22,11 @@ struct MahalanobisShape {
 
 struct MahalanobisModel {
   MahalanobisShape shape;
-  std::vector<float> mean, scale;  // of the features, in training data
+  std::vector<float> mean, scale;  // of the features in the training data
   std::vector<float> projection;   // [axes][features], scaled by 1/√(variance along the axis + 1e−6)
 };
 
-// Features of windows drawn from the pulls. `at`: where each metric stands in a pull.
+// Fits to the features of windows drawn from the pulls. `metrics`: the metrics to use.
 MahalanobisModel fit_mahalanobis(std::span<const Pull> pulls, const std::vector<size_t>& metrics, MahalanobisShape shape, uint64_t seed);
 
 class MahalanobisEmbedding final : public Embedding {
@@ -42,7 +43,7 @@ class MahalanobisEmbedding final : public Embedding {
 // [window][inputs][stride] → [inputs · moments][stride]
 void window_features(const MahalanobisShape& shape, const float* window_rows, int64_t stride, float* out);
 
-// Eigenvalues (descending) and eigenvectors (rows) of a symmetric matrix, by Jacobi's rotations.
+// Eigenvalues (descending) and eigenvectors (rows) of a symmetric matrix, by Jacobi rotations.
 struct Eigen {
   std::vector<double> values, vectors;
 };

@@ -1,5 +1,6 @@
-// Which metric to look at first, learnt from cases whose truth is known: for windows of eight seconds, the largest z-score of any machine in each raw
-// metric; a decision tree (CART, Gini) tells windows with a fault from those without; metrics nearer its root are more telling.
+// Learns which metric to examine first, from labelled cases. The features are, for windows of eight seconds,
+// the largest z-score of any machine in each raw metric; a decision tree (CART, Gini) separates windows with
+// a fault from those without; metrics nearer its root tell more.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +18,21 @@ struct TreeOptions {
 
 struct TreeNode {
   int32_t feature = -1;  // -1: a leaf
-  double limit = 0;      // at most it: left
+  double limit = 0;      // values up to it go left
   int32_t left = -1, right = -1;
   int depth = 0;
-  double gain = 0;   // Gini impurity that the split takes away, weighted by its share of all examples
-  double share = 0;  // of examples here that are positive
+  double gain = 0;   // decrease of Gini impurity by the split, weighted by its share of all examples
+  double share = 0;  // share of its examples that are positive
 };
 
 // features: [example][count]
 std::vector<TreeNode> grow_tree(std::span<const float> features, std::span<const uint8_t> labels, int64_t count,
                                 const TreeOptions& options = {});
 
-// Features by the depth of their first use, ties by their whole gain; those that the tree does not use are left out.
+// Orders features by the depth of their first use, ties by their total gain; unused features are left out.
 std::vector<size_t> order_by(const std::vector<TreeNode>& tree, int64_t count);
 
-// Sets the models' priority: what the tree uses, then the rest in the paper's order.
+// Sets the models' priority: the metrics that the tree uses, then the rest in the paper's order.
 void learn_priority(Models& models, const std::vector<LabelledCase>& cases);
 
 }  // namespace longhaul::detect

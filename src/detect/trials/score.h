@@ -1,5 +1,7 @@
-// Alerts against what happened, case by case. With a fault: the first alert after its onset (and before the next fault's) names the machine, or one of
-// the group it spread to: found. Another machine: missed and a false alarm. Nothing: missed. Without a fault: any alert is a false alarm.
+// Compares alerts with the faults that happened, case by case. In a case with a fault, it is found if the
+// first alert after its onset (and before the next fault's) names the machine, or one of the group to which
+// it spread. An alert for another machine is a miss and a false alarm; no alert is a miss. In a case without
+// a fault, any alert is a false alarm.
 #pragma once
 
 #include <map>
@@ -15,10 +17,10 @@ struct Verdict {
   std::string type;  // of the fault; "none" for a normal case
   int64_t machines = 0;
   bool found = false, missed = false, false_alarm = false;
-  bool by_group = false;    // it was one of the others of the group that was named
-  bool detectable = false;  // a fault within the generator's ceiling
-  double delay_s = 0;       // from onset to the alert, of what was found
-  int64_t episodes = 1;     // faults in the case
+  bool by_group = false;    // another machine of the group was named
+  bool detectable = false;  // the fault is within the generator's ceiling
+  double delay_s = 0;       // for a found fault: from onset to the alert
+  int64_t episodes = 1;     // number of faults in the case
 };
 std::vector<Verdict> verdicts_of(const std::vector<Fault>& faults, const std::vector<std::string>& machines,
                                  const std::vector<Alert>& alerts, const std::vector<size_t>& looked_at, int64_t continuity_s);
@@ -36,13 +38,15 @@ struct Tally {
   double precision() const;  // 1 when there was no alert
   double recall() const;     // 1 when there was no fault
   double f1() const;
-  double ceiling() const;     // of recall: a detector with this continuity and these metrics finds more by chance alone
-  double ceiling_f1() const;  // with perfect precision
+  // Highest possible recall; a detector with this continuity and these metrics exceeds it only by chance.
+  double ceiling() const;
+  double ceiling_f1() const;  // the F1 of that recall with perfect precision
 };
 Tally tally_of(const std::vector<Verdict>& verdicts);
 std::map<std::string, Tally> tally_by(const std::vector<Verdict>& verdicts, std::string (*key)(const Verdict&));
 
-// Two detectors on the same cases: how many of the faults only one of them found, and the exact probability of a split at least as uneven by chance.
+// Paired: two detectors on the same cases. It has the numbers of faults that only one of them found, and the
+// exact probability of a split at least as uneven by chance.
 struct Paired {
   int64_t only_first = 0, only_second = 0;
   double p = 1;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr float kNoSample = std::numeric_limits<float>::quiet_NaN();
 
-// How a metric behaves in a healthy cluster, in shares of its limits: the seven used ones as given, the rest by likeness to them.
+// The behaviour of a metric in a healthy cluster, in shares of its limits: the seven used ones as given, the
+// others by similarity to them.
 struct Behaviour {
   double level, amplitude;
   MetricGroup shows;  // with which group of metrics a fault shows here
@@ -36,7 +37,7 @@ Behaviour behaviour_of(size_t metric) {
   return kBehaviours[metric];
 }
 
-// Numbers one after the other from a stream of their own.
+// Successive numbers from a stream of their own.
 class Draw {
  public:
   Draw(uint64_t seed, const std::string& name) : stream_(seed, name) {}
@@ -56,7 +57,7 @@ struct Span {
   bool holds(int64_t second) const { return second >= begin && second < end; }
 };
 
-// What all metrics and machines of a case share.
+// The properties that all metrics and machines of a case share.
 struct Cluster {
   double period = 10;
   std::vector<double> phase;  // a machine, in seconds
@@ -130,7 +131,8 @@ Fault drawn_fault(const CaseSpec& spec, int64_t episode) {
   return fault;
 }
 
-// What the faults do to one metric: a factor and a term for each faulty machine, and the slow-down of all.
+// The effect of the faults on one metric: a factor and a term for each faulty machine, and the slow-down of
+// all.
 struct Effect {
   const Fault* fault;
   std::vector<int32_t> machines;

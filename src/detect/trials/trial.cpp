@@ -44,7 +44,7 @@ constexpr Row kRows[] = {
 
 enum class Set : uint64_t { kTrain = 0, kValidate = 1, kTest = 2 };
 
-// By share, of all types but one.
+// By share, among all types but one.
 std::string fault_other_than(const std::string& held_out, bool evaluation_mix, uint64_t seed) {
   const auto share_of = [&](const FaultType& type) {
     return type.name == held_out ? 0 : evaluation_mix ? type.evaluation_share : type.share;
@@ -61,7 +61,7 @@ std::string fault_other_than(const std::string& held_out, bool evaluation_mix, u
   return last;
 }
 
-// Seeds of the three sets never meet.
+// The seeds of the three sets are disjoint.
 CaseSpec spec_of(const TrialOptions& options, uint64_t seed, Set set, int64_t index) {
   const uint64_t case_seed = seed * 10'000'000 + static_cast<uint64_t>(set) * 1'000'000 + static_cast<uint64_t>(index);
   CaseSpec spec{.machines = drawn_machines(case_seed, options.large && set == Set::kTest),

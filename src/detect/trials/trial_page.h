@@ -1,5 +1,6 @@
-// A page of a trial: precision, recall and F1 of every detector with their spread over seeds, beside the ceiling of the cases and the paper's figures; and
-// the first detector's by number of machines, by fault and by faults in a life. One HTML file with everything inside. And of cases that were scored.
+// The page of a trial: precision, recall and F1 of every detector with their spread over seeds, with the
+// ceiling of the cases and the paper's figures; and the first detector's results by number of machines, fault
+// type and number of faults. score_page() is the page of given cases. One self-contained HTML file.
 #pragma once
 
 #include <string>
@@ -9,12 +10,13 @@
 namespace longhaul::detect {
 
 std::string trial_page(const TrialReport& report, const std::string& title);
-// Of one detector: `detect score`. Without a spread.
+// The page of `detect score`, for one detector and without a spread.
 std::string score_page(const std::vector<Verdict>& verdicts, const std::string& title);
 
-// Keys of breakdowns.
+// Keys by which results are broken down.
 std::string machines_of(const Verdict& verdict);  // "1,024 machines", padded so that names sort by number
 std::string fault_of(const Verdict& verdict);
-std::string life_of(const Verdict& verdict);  // "no fault", "1 fault", "2 faults", "3 to 5 faults", "over 5 faults"
+// "no fault", "1 fault", "2 faults", "3 to 5 faults", "over 5 faults"
+std::string life_of(const Verdict& verdict);
 
 }  // namespace longhaul::detect

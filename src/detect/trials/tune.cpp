@@ -14,7 +14,7 @@ namespace {
 constexpr double kShares[] = {.5, .6, .7, .8, .9, .95};
 constexpr double kDistances[] = {.01, .02, .03, .05, .08, .12, .2, .3, .5, .8, 1.2, 2, 3, 5};
 
-// Traces that were made before, whole.
+// Complete traces that were made before.
 class StoredTraces : public TraceSource {
  public:
   explicit StoredTraces(const std::vector<Trace>& traces) : traces_(traces) {}
@@ -53,7 +53,8 @@ bool has_large_class(const Pull& about, const DetectOptions& options, size_t cha
 
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
 
-// After a change of one channel's rule, or of all. Where metrics must agree the alerts of every channel depend on it, else its own alone.
+// After a change of the rule of one channel, or of all. If metrics must agree, the alerts of every channel
+// depend on it, else only its own.
 void find_alerts(FirstAlerts& found, const std::vector<CaseTraces>& cases, const std::vector<Channel>& channels,
                  const std::vector<Rule>& rules, const DetectOptions& options, size_t changed) {
   found.resize(cases.size());
@@ -150,7 +151,7 @@ void tune_models(Models& models, const std::vector<LabelledCase>& cases, std::sp
       list = tuned.thresholds;
       continue;
     }
-    for (const size_t metric : models.metrics) {  // channels stand in the order of priority
+    for (const size_t metric : models.metrics) {  // channels are in the order of priority
       const auto at =
           std::find_if(channels.begin(), channels.end(), [&](const Channel& channel) { return channel.metrics.front() == metric; });
       list.push_back(tuned.thresholds[static_cast<size_t>(at - channels.begin())]);

@@ -1,5 +1,7 @@
-// Choosing thresholds on cases whose truth is known. Traces are computed once; every pair of thresholds is then tried on them: first one pair for all
-// channels, then a channel at a time, each by the decision of a call (agreement.h). What is best by F1 on these cases is kept; how good it is must be measured on other cases.
+// Chooses thresholds on labelled cases. Traces are computed once, and every pair of thresholds is tried on
+// them: first one pair for all channels, then one channel at a time, each with the decision of a call
+// (agreement.h). The pair with the best F1 on these cases is kept; its quality must be measured on other
+// cases.
 #pragma once
 
 #include <span>
@@ -10,27 +12,28 @@ namespace longhaul::detect {
 
 struct LabelledCase {
   Pull pull;
-  std::vector<Fault> faults;  // machines by their index in the pull
+  std::vector<Fault> faults;  // machines are given by their index in the pull
 };
 
-// What a variant sees in a case, all that decisions need.
+// CaseTraces: what a variant sees in a case, which is all that decisions need.
 struct CaseTraces {
-  std::vector<Trace> traces;  // channel by channel, classes within
-  Pull about;                 // whose samples are left out: machines and their classes, the first second
+  std::vector<Trace> traces;  // channel by channel, and the classes within each
+  Pull about;                 // the pull without samples: machines and their classes, the first second
   std::vector<Fault> faults;
   std::vector<Alert> silent;
 };
 CaseTraces traces_of(const LabelledCase& from, const std::vector<Channel>& channels, const DetectOptions& options);
 
-std::vector<Rule> rules_of(const std::vector<Threshold>& thresholds, const DetectOptions& options);  // a channel each
+// One per channel.
+std::vector<Rule> rules_of(const std::vector<Threshold>& thresholds, const DetectOptions& options);
 
 struct Tuned {
-  std::vector<Threshold> thresholds;  // a channel each
+  std::vector<Threshold> thresholds;  // one per channel
   double f1 = 0;
 };
 Tuned tune(const std::vector<CaseTraces>& cases, const std::vector<Channel>& channels, const DetectOptions& options);
 
-// Tunes every variant on these cases and writes the thresholds into the models. Shows its progress.
+// Tunes every variant on these cases and writes the thresholds into the models. Prints its progress.
 void tune_models(Models& models, const std::vector<LabelledCase>& cases, std::span<const Variant> variants);
 
 }  // namespace longhaul::detect

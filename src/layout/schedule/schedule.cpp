@@ -21,7 +21,7 @@ namespace {
                .hint = "parallel.schedule=1f1b"});
 }
 
-// Rank r's passes and the most it holds.
+// Rank r's passes and the most activations that it holds.
 struct RankOrder {
   Passes passes;
   int64_t most_in_flight = 0;

@@ -13,7 +13,7 @@
 namespace longhaul::layout {
 namespace {
 
-// Walks all lists at once, each as far as it goes.
+// Walks all lists at the same time, each as far as possible.
 class Player {
  public:
   Player(const Schedule& schedule, const PassCosts& costs)
@@ -51,13 +51,14 @@ class Player {
   // Between two ranks by one channel.
   struct Way {
     struct End {
-      int64_t micro_batch, stage;  // stage: that made the tensor
+      int64_t micro_batch, stage;  // stage: the one that made the tensor
       double time;
       bool awaited = false;
     };
     std::vector<End> sends, receives;  // the n-th belong together
   };
-  using Done = std::tuple<Pass, int64_t, int64_t>;  // pass (either backward one: kBackwardInput), stage, micro-batch
+  // Pass (either backward one: kBackwardInput), stage, micro-batch.
+  using Done = std::tuple<Pass, int64_t, int64_t>;
 
   int64_t size() const { return static_cast<int64_t>(schedule_.ranks.size()); }
   static size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -110,7 +111,7 @@ class Player {
     return true;
   }
 
-  // Whether the tensor that a neighbouring stage made is on this rank.
+  // Whether the tensor from a neighbouring stage is on this rank.
   bool has(int64_t rank, Channel channel, int64_t made_by, int64_t micro_batch) const {
     if (schedule_.pipeline.hop(schedule_.route_of(micro_batch), made_by).rank != rank)
       return arrived_.contains({channel, made_by, micro_batch});
@@ -148,7 +149,7 @@ class Player {
     return took(rank, action, cost);
   }
 
-  // Of the pass that is next on this rank.
+  // For the next pass on this rank.
   bool in_turns(int64_t rank, const Action& action) const {
     const size_t i = next_[at(rank)];
     return schedule_.pairs_in_turns && (action.joined || (i > 0 && schedule_.ranks[at(rank)][i - 1].joined));

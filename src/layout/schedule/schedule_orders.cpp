@@ -8,7 +8,7 @@
 namespace longhaul::layout {
 namespace {
 
-// Appends passes of a chunk, each kind's micro-batches in order.
+// Appends passes of a chunk, with each kind's micro-batches in order.
 class PassWriter {
  public:
   PassWriter(int64_t chunks, std::vector<int64_t> first_micro_batch = {}) {
@@ -96,7 +96,7 @@ Passes interleaved_passes(int64_t rank, int64_t ranks, int64_t chunks, int64_t m
   return passes;
 }
 
-// 1F1B; stage r keeps r products of weights waiting, which fill the places where 1F1B idles.
+// 1F1B; stage r delays r products of weights, which fill the idle times of 1F1B.
 Passes zero_bubble_h1(int64_t rank, int64_t ranks, int64_t micro_batches) {
   PassWriter write(1);
   for (const Action& action : one_forward_one_backward(rank, ranks, micro_batches)) {
@@ -111,7 +111,8 @@ Passes zero_bubble_h1(int64_t rank, int64_t ranks, int64_t micro_batches) {
   return write.passes;
 }
 
-// The pattern needs 2p − 1 micro-batches to fill; of fewer, it is that pattern without those that are missing.
+// The pattern needs 2p − 1 micro-batches to fill; of fewer, it is that pattern without those that are
+// missing.
 Passes zero_bubble_v(int64_t rank, int64_t ranks, int64_t micro_batches) {
   const int64_t filled = std::max(micro_batches, 2 * ranks - 1), to_turn = ranks - rank;
   PassWriter write(2);
@@ -148,12 +149,14 @@ Passes zero_bubble_v(int64_t rank, int64_t ranks, int64_t micro_batches) {
   return write.passes;
 }
 
-// The eight phases of docs/sources/megascale.md §10.3. `near`: the chunk whose micro-batches enter at this half of the ranks; `far`: the other one.
+// The eight phases of docs/sources/megascale.md §10.3. `near`: the chunk whose micro-batches enter at this
+// half of the ranks; `far`: the other one.
 Passes dual_pipe(int64_t rank, int64_t ranks, int64_t micro_batches) {
   const int64_t half = ranks / 2, from_end = std::min(rank, ranks - 1 - rank), to_middle = half - from_end - 1, n = micro_batches / 2;
   const int64_t near = rank < half ? 0 : 1, far = 1 - near;
   PassWriter write(2, {0, n});
-  const auto both = [&](int64_t forward, int64_t backward) {  // one micro-batch's forward pass beside another's backward pass
+  // One micro-batch's forward pass together with another's backward pass.
+  const auto both = [&](int64_t forward, int64_t backward) {
     write.forward(forward, true);
     write.backward(backward);
   };
@@ -180,7 +183,7 @@ Passes dual_pipe(int64_t rank, int64_t ranks, int64_t micro_batches) {
     write.backward(far);
     both(far, near);
   }
-  for (int64_t i = 0; i < 2 * (from_end + 1); ++i) {  // the second half leave their weights for later
+  for (int64_t i = 0; i < 2 * (from_end + 1); ++i) {  // the second half delay their weights
     const int64_t chunk = i % 2 == 0 ? far : near;
     if (i > from_end) {
       write.backward_input(chunk);

@@ -9,19 +9,19 @@
 namespace longhaul::layout {
 namespace {
 
-// What must happen at the passes of one rank, by index.
+// The transfers at the passes of one rank, by index.
 struct Around {
   std::vector<Action> before_start;  // receives that start before the pass
   std::vector<Action> before, after;
 };
 
-// A message as its receiver sees it: the action that needs it, and where its receive would best start.
+// A message from its receiver's view: the action that needs it, and the best start of its receive.
 struct Awaited {
   Action needed_by;
   size_t start = 0;
 };
 
-// Passes that transfers stand around, never inside: each by itself, or runs of joined ones.
+// Passes around which transfers are placed, but never within: single ones, or runs of joined ones.
 struct Runs {
   Runs(const std::vector<Action>& passes, bool of_joined) : begin(passes.size()), end(passes.size()) {
     const auto joined = [&](size_t i) { return of_joined && passes[i].joined; };
@@ -54,7 +54,8 @@ class Inserter {
   int64_t size() const { return static_cast<int64_t>(schedule_.ranks.size()); }
   static size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-  // The hop whose tensor a pass needs (way −1 of forward passes), or to which its own goes (+1); rank −1: none, or here.
+  // The hop from which a pass gets its tensor (way −1 of forward passes), or to which its own goes (+1); rank
+  // −1: none, or this rank.
   Hop neighbour(int64_t rank, const Action& pass, int64_t way) const {
     const int64_t stage = schedule_.stage_of(rank, pass) + (pass.backward() ? -way : way);
     if (stage < 0 || stage >= schedule_.pipeline.stages()) return {-1, 0};
@@ -146,9 +147,10 @@ class Inserter {
   Schedule& schedule_;
   std::vector<Runs> runs_;
   std::vector<std::vector<Around>> around_;
-  std::vector<std::vector<Action>> last_;  // behind all passes
+  std::vector<std::vector<Action>> last_;  // after all passes
   std::map<Message, Awaited> awaited_;
-  std::map<std::tuple<int64_t, int64_t, Channel>, std::vector<Message>> sent_;  // by sender, receiver and channel, in order
+  // By sender, receiver and channel, in order.
+  std::map<std::tuple<int64_t, int64_t, Channel>, std::vector<Message>> sent_;
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ using nlohmann::ordered_json;
 constexpr JsonRules kCallRules{.what = "cannot read the record of a rank's calls",
                                .hint = "records are the files calls-<rank>.json that a failed run leaves"};
 
-// As PyTorch calls them; its readers know no "failed", and keep a call that failed in the state that it had reached.
+// PyTorch's names; its readers know no "failed", and keep a failed call in the state that it had reached.
 std::string_view torch_state(const CallRecord& call) {
   if (call.state == CallState::kDone) return "completed";
   return call.started_ns != 0 ? "started" : "scheduled";

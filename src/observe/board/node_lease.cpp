@@ -18,7 +18,7 @@ static_assert(Until::is_always_lock_free);
 
 NodeLease::NodeLease(const std::filesystem::path& path) : file_(SharedFile::create(path, sizeof(Until))) {
   new (file_.data()) Until(0);
-  renew(3600);  // until it is put off for the first time
+  renew(3600);  // until it is renewed for the first time
   file_.publish();
 }
 

@@ -1,9 +1,11 @@
-// NodeLease: until when the ranks of a node may go on. Its daemon puts the time off again and again; ranks look at it each second (observe/board/rank_board.h)
-// and end themselves when it is over: a daemon that hangs can end nobody, and its driver has long begun another generation without this node. One
-// file in the node's folder in /dev/shm, that holds a time of the machine's monotonic clock.
+// NodeLease: the time until which the ranks of a node may go on. The node's daemon extends it again and
+// again; the ranks check it every second (observe/board/rank_board.h) and end themselves when it is over.
+// This is needed because a daemon that hangs can end nobody, while its driver has already begun another
+// generation without this node. It is one file in the node's folder in /dev/shm, which holds a time of the
+// machine's monotonic clock.
 //
 //   NodeLease lease(folder / "lease");  lease.renew(30);                          // the daemon
-//   const std::optional<LeaseWatch> watch = LeaseWatch::from_environment();       // a rank: LONGHAUL_LEASE; empty: nobody gave it one
+//   const std::optional<LeaseWatch> watch = LeaseWatch::from_environment();  // a rank: LONGHAUL_LEASE; empty: no lease
 //   if (watch->over_s() > 0) …                                                    // seconds since it ended
 #pragma once
 
@@ -27,7 +29,7 @@ class NodeLease {
 class LeaseWatch {
  public:
   static std::optional<LeaseWatch> open(const std::filesystem::path& path);
-  static std::optional<LeaseWatch> from_environment();  // kUsage where it names no lease
+  static std::optional<LeaseWatch> from_environment();  // kUsage where the variable names no lease
   double over_s() const;
 
  private:

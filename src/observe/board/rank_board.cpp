@@ -37,7 +37,7 @@ std::string_view within_the_house(std::string_view path) {
   return at == std::string_view::npos ? path : path.substr(at);
 }
 
-// Whose phases the thread enters.
+// The board whose phases the thread enters.
 thread_local const void* phases_of = nullptr;
 
 }  // namespace
@@ -70,11 +70,12 @@ struct BoardWriter::State {
 
   SharedFile file;
   BoardFile* board;
-  std::mutex mutex;  // of all that is written but the beat
+  std::mutex mutex;  // protects everything that is written except the beat
   BoardFile::Now now{};
   BoardFile::End end{};
   int64_t members = 0;
-  std::optional<RankPhase> before_waiting;  // of the thread that computes, while it waits for `board->waited_call`
+  // Of the computing thread, while it waits for `board->waited_call`.
+  std::optional<RankPhase> before_waiting;
   bool ending = false;
   std::optional<LeaseWatch> lease = LeaseWatch::from_environment();
   std::mutex beat_mutex;
@@ -134,7 +135,7 @@ void BoardWriter::State::note_background() {
   board->background.store(all);
 }
 
-// At once: what this process would still write may be another generation's by now.
+// Immediately: whatever this process would still write may belong to another generation by now.
 void BoardWriter::State::end_with_lease() {
   constexpr std::string_view kWhy = "the lease of this node is over: its daemon does not answer any more";
   if (const std::unique_lock lock(mutex, std::try_to_lock); lock && end.code == 0) {
@@ -148,7 +149,7 @@ void BoardWriter::State::end_with_lease() {
   std::_Exit(static_cast<int>(ExitCode::kCommunication));
 }
 
-// What is loaded now: operators and back ends are linked, nothing of ours is loaded later.
+// The files that are loaded now: operators and back ends are linked, and nothing of ours is loaded later.
 void BoardWriter::State::note_modules() {
   int64_t count = 0;
   for (const LoadedCode& code : loaded_code()) {
@@ -281,7 +282,7 @@ void BoardWriter::add_group(const GroupPlace& place) {
   const std::lock_guard lock(state_->mutex);
   BoardFile& board = *state_->board;
   const int64_t at = board.groups_written.load(std::memory_order_relaxed);
-  if (at == BoardFile::kGroups) return;  // its calls are not told of either
+  if (at == BoardFile::kGroups) return;  // its calls are not recorded either
   const auto count = static_cast<int64_t>(place.top_ranks.size());
   const int64_t kept = state_->members + count <= BoardFile::kMembers ? count : 0;  // 0: unknown
   BoardFile::Group& group = board.groups[at];
@@ -325,7 +326,7 @@ void BoardWriter::call_entered(const CallRecord& call) {
   state_->progressed(call.entered_ns);
 }
 
-// Nothing, of a call that newer ones have replaced, or that was never told of. With the mutex held.
+// Null for a call that newer ones have replaced, or that was never recorded. The mutex must be held.
 template <class Change>
 void BoardWriter::State::change_call(int64_t number, const Change& change) {
   if (board->calls_end.load(std::memory_order_relaxed) - number > kBoardCalls) return;

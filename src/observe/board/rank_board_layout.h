@@ -1,5 +1,6 @@
-// The bytes of a board (rank_board.h): for its writer and its reader alone. All of it is zero at first. A change of anything here is another
-// kVersion: writer and reader are of one program, and a daemon refuses the board of another.
+// The bytes of a board (rank_board.h), only for its writer and its reader. All are zero at first. Any change
+// here needs another kVersion: writer and reader belong to the same program, and a daemon refuses the board
+// of another version.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace longhaul::observe {
 
-// A text of at most N − 1 bytes; a longer one is cut.
+// FixedText: a text of at most N − 1 bytes; a longer one is cut.
 template <size_t N>
 struct FixedText {
   char bytes[N];
@@ -25,7 +26,7 @@ struct FixedText {
   std::string text() const { return {bytes, ::strnlen(bytes, N)}; }
 };
 
-inline constexpr std::string_view kBoardLink = "board-";  // in <run>/trace, with the rank's number behind it
+inline constexpr std::string_view kBoardLink = "board-";  // in <run>/trace, followed by the rank's number
 
 struct BoardFile {
   static constexpr uint64_t kMagic = 0x3144'524f'4142'484c;  // "LHBAORD1"
@@ -41,7 +42,7 @@ struct BoardFile {
     double loss, gradient_norm;
     int64_t tokens;
     double step_seconds;
-    PhaseSeconds last_step, this_step;  // this_step: without the phase that runs
+    PhaseSeconds last_step, this_step;  // this_step: without the current phase
     FixedText<64> phase_at;
   };
   struct End {
@@ -71,7 +72,7 @@ struct BoardFile {
     FixedText<88> text;
   };
   struct Group {
-    int64_t first, count;  // of `members`
+    int64_t first, count;  // range in `members`
     FixedText<112> path;
   };
   struct Module {
@@ -99,7 +100,7 @@ struct BoardFile {
   Sequenced<Background> background;
   Sequenced<Step> steps[kBoardSteps];
   Group groups[kGroups];      // those below groups_written never change
-  int32_t members[kMembers];  // likewise
+  int32_t members[kMembers];  // never change either
   Sequenced<Call> calls[kBoardCalls];
   Module modules[kModules];
   StackArea stacks;

@@ -48,7 +48,7 @@ struct BoardReader::State {
   std::vector<GroupPlace> groups() const;
 };
 
-// Empty: it was replaced, or its rank died while it wrote it.
+// Empty: it was replaced, or its rank died during the write.
 std::optional<CallRecord> BoardReader::State::call(int64_t number) const {
   const auto entry = board().calls[number % kBoardCalls].load();
   if (entry.torn || entry.value.number != number + 1) return std::nullopt;
@@ -77,7 +77,8 @@ std::optional<BoardReader> BoardReader::open(const std::filesystem::path& path) 
   if (!file) {
     std::error_code nothing;
     const uintmax_t bytes = std::filesystem::file_size(path, nothing);
-    if (nothing || bytes == sizeof(BoardFile)) return std::nullopt;  // one that fits came behind the first look: the next one finds it
+    // A fitting one came after the first reading: the next call finds it.
+    if (nothing || bytes == sizeof(BoardFile)) return std::nullopt;
   }
   auto state = file ? std::make_unique<State>(State{std::move(*file)}) : nullptr;
   if (state == nullptr || state->board().magic != BoardFile::kMagic || state->board().version != BoardFile::kVersion) {
@@ -142,7 +143,8 @@ std::vector<BoardStep> BoardReader::steps() const {
   std::vector<BoardStep> steps;
   for (int64_t at = std::max<int64_t>(0, written - kBoardSteps); at < written; ++at) {
     const auto read = board.steps[at % kBoardSteps].load();
-    if (read.torn || (!steps.empty() && read.value.step <= steps.back().step)) continue;  // replaced while this was read
+    // Replaced while this was read.
+    if (read.torn || (!steps.empty() && read.value.step <= steps.back().step)) continue;
     steps.push_back({.step = read.value.step,
                      .end_ns = read.value.end_ns,
                      .seconds = read.value.seconds,

@@ -1,8 +1,11 @@
-// What the driver of a run says of it each second: control/status.json in the run folder, replaced as a whole. The same struct writes and reads it, from
-// one list of fields each. Reading forgives: what is missing or of another type is left as it is here, what is unknown is passed over; a file that is no
-// JSON at all is Error 65. Seconds are ages at updated_wall_time. Written by control/, read by observe/watch and `longhaul launch status`.
+// RunStatus: the state of a run that its driver writes each second: control/status.json in the run folder,
+// always replaced as a whole. The same struct writes and reads it, from one list of fields. Reading is
+// tolerant: a missing field, or one of another type, keeps its default; unknown fields are ignored; a file
+// that is no JSON is Error 65. Seconds are ages at updated_wall_time. control/ writes it; observe/watch and
+// `longhaul launch status` read it.
 //
-// Incident is the event of that name (observe/events/event.h), in the file's list (the last 50) or in the event stream.
+// Incident is the event of that name (observe/events/event.h), from the file's list (the last 50) or the
+// event stream.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +35,7 @@ struct RankStatus {
   int64_t generation = 0, step = 0, micro_step = 0;
   std::string phase;  // data, forward, backward, communication, …
   double phase_age_s = 0, beat_age_s = 0, progress_age_s = 0;
-  CollectiveStatus collective;  // the last
+  CollectiveStatus collective;  // the last one
   std::optional<double> loss, gradient_norm;
   int64_t tokens = 0, resident_bytes = 0;
   double step_seconds = 0;
@@ -49,10 +52,10 @@ struct NodeStatus {
   static constexpr auto fields();
 };
 
-// The event, and what only the driver's list says of it.
+// Incident: the event, with the fields that only the driver's list has.
 struct Incident : IncidentReport {
-  double wall_time = 0;  // 0: not known
-  bool open = false;     // it is still being dealt with
+  double wall_time = 0;  // 0: unknown
+  bool open = false;     // it is still being handled
   static constexpr auto fields();
 };
 
@@ -63,7 +66,8 @@ struct MeshAxis {
 };
 
 struct RunStatus {
-  std::string run, recipe, state;  // INIT, RENDEZVOUS, CHECK, LOAD, TRAIN, DRAIN, DONE, SUSPECT, DIAGNOSE, REPAIR, FAILED
+  // INIT, RENDEZVOUS, CHECK, LOAD, TRAIN, DRAIN, DONE, SUSPECT, DIAGNOSE, REPAIR, FAILED.
+  std::string run, recipe, state;
   int64_t generation = 0, step = 0, steps = 0;
   double updated_wall_time = 0, started_wall_time = 0;
   struct Driver {
@@ -80,8 +84,8 @@ struct RunStatus {
   std::vector<Incident> incidents;
   static constexpr auto fields();
   int64_t size_of(std::string_view axis) const;  // 1 where the mesh has no such axis
-  // The pipeline stage of a rank: of each worker's ranks, which follow each other, pp is the slowest axis. The mesh may name the same ranks twice, by the
-  // axes of the experts too.
+  // The pipeline stage of a rank. Each island (worker of the outer loop) has consecutive ranks, in which pp
+  // is the slowest axis. The mesh may name the same ranks twice, because it also has the axes of the experts.
   int64_t stage_of(int64_t rank) const;
 };
 

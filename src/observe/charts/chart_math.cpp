@@ -36,9 +36,9 @@ std::vector<Point> thinned(std::span<const Point> points, size_t buckets) {
 
 namespace {
 
-// Calls value(position, begin, end) for up to 1,000 evenly spread points with the window around each. At the beginning,
-// where curves are steep, it is cut equally on both sides; at the end it looks back only, so that the last value is a
-// mean too.
+// Calls value(position, begin, end) for up to 1,000 evenly spread points with the window around each. At the
+// beginning, where curves are steep, it is cut equally on both sides; at the end it looks back only, so that
+// the last value is a mean too.
 template <class Value>
 std::vector<Point> over_windows(const std::vector<Point>& finite, double window, Value value) {
   constexpr size_t kPositions = 1000;

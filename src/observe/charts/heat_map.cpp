@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kHeatFieldHeight = 34, kHeatTop = 30, kHeatTextWidth = 7;
 
-// Beside those of the report: fields mix the paper with one hue.
+// In addition to the report's styles: fields mix the paper's colour with one hue.
 constexpr std::string_view kHeatStyle = R"css(
 .heat rect{fill:color-mix(in oklab,var(--card) calc(100% - var(--v)*88%),var(--train));stroke:var(--card);stroke-width:2}
 .heat text.value{text-anchor:middle;fill:var(--ink);font-size:12.5px}.heat text.value.strong{fill:var(--card)}
@@ -24,7 +24,7 @@ constexpr std::string_view kHeatStyle = R"css(
 }  // namespace
 
 std::string HeatMap::html() const {
-  size_t longest = row_axis.size() + column_axis.size() + 4;  // their names stand in the corner
+  size_t longest = row_axis.size() + column_axis.size() + 4;  // the axis names are in the corner
   for (const std::string& row : rows) longest = std::max(longest, row.size());
   size_t widest = 6;
   for (const std::string& column : columns) widest = std::max(widest, column.size());

@@ -1,4 +1,4 @@
-// LogPlot: points and lines over two logarithmic axes, as inline SVG. For laws that are straight there.
+// LogPlot: points and lines on two logarithmic axes, as inline SVG, for power laws, which are straight there.
 #pragma once
 
 #include <string>

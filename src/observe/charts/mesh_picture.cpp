@@ -24,7 +24,7 @@ svg{--ink:#1d2433;--soft:#5b6478;--card:#fff;--field:#eef1f6;--waits:#f3c766;--s
 <defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z"/></marker></defs>
 )css";
 
-// Where the fields of a mesh lie.
+// The positions of the fields of a mesh.
 class MeshPlaces {
  public:
   explicit MeshPlaces(const std::vector<MeshPicture::Axis>& axes) {
@@ -97,7 +97,7 @@ std::string field_svg(const MeshPlaces& places, const MeshPicture::Field& field)
   return svg + "</g>\n";
 }
 
-// Bent a little, so that arrows there and back do not hide each other.
+// Slightly curved, so that arrows in both directions do not hide each other.
 std::string arrow_svg(const MeshPlaces& places, const MeshPicture::Arrow& arrow) {
   auto [x, y] = places.corner(arrow.from);
   auto [to_x, to_y] = places.corner(arrow.to);

@@ -1,6 +1,7 @@
-// MeshPicture: the ranks of a mesh as fields, and arrows between them, as one SVG that needs nothing else: who waits for whom when a run hangs.
-// The fastest axis runs across, the next one down, the next across in blocks, the next down in blocks. What a field means is said by its colour,
-// its sign and its tooltip. Light and dark as the reader's machine has it.
+// MeshPicture: the ranks of a mesh as fields, and arrows between them, as one self-contained SVG: it shows
+// which rank waits for which when a run hangs. The fastest axis runs across, the next one down, the next
+// across in blocks, the next down in blocks. The colour, sign and tooltip of a field all show its meaning.
+// Light or dark follows the reader's system.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct MeshPicture {
   };
   std::string title, caption;
   std::vector<Axis> axes;     // slowest first; their product is the number of ranks
-  std::vector<Field> fields;  // ranks without one are plain
+  std::vector<Field> fields;  // ranks without a field are plain
   std::vector<Arrow> arrows;  // the first kMostArrows are drawn, the rest is counted
   static constexpr size_t kMostArrows = 400;
 

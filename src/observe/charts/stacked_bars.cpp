@@ -15,7 +15,7 @@ constexpr double kBarsRight = 960, kBarHeight = 26, kBarStep = 36, kBarsTop = 22
 
 std::string fill_of(const StackedPart& part) { return fmt::format("fill:var(--{});fill-opacity:{:g}", part.colour, part.strength); }
 
-// From the least x to the greatest: where a value lies.
+// The position of a value between the least and the greatest x.
 struct BarScale {
   double left, most;
   double at(double value) const { return left + (kBarsRight - left) * value / most; }

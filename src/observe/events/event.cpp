@@ -17,7 +17,7 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
-// Whether a body says itself what the fields of every line would say.
+// True if a body itself has the fields that every line has.
 bool has_field(const EventBody& body, std::string_view name) {
   bool found = false;
   std::visit([&]<class Body>(const Body&) { for_each_field<Body>([&](const auto& field) { found |= field.name == name; }); }, body);
@@ -121,7 +121,7 @@ class LineReader {
       metrics[metric] = number.is_null() ? noted(name + "." + metric) : number.number();
     }
   }
-  // What the note says about a null: "loss=nan; grad_norm=inf".
+  // The note's text for a null: "loss=nan; grad_norm=inf".
   double noted(const std::string& name) const {
     const auto note = object_.value().find("note");
     if (note != object_.value().end() && note->is_string()) {

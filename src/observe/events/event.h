@@ -1,12 +1,13 @@
-// The events of a run: rare, typed records of what happened, from which every display is made. One struct per event;
-// its fields are declared once, in fields(), and writer, reader and documentation check go over that list.
+// The events of a run: rare, typed records from which every display is made. There is one struct per event.
+// Its fields are declared once, in fields(); writer, reader and documentation check iterate over that list.
 //
-//   Event event{.common = {…}, .body = Evaluation{.step = 100, .loss = 1.25, .bits_per_byte = 1.71, .perplexity
-//   = 3.49}}; std::string line = to_json(event);         // one line, no newline std::optional<Event> again =
-//   from_json(line);
+//   Event event{.common = {…}, .body = Evaluation{.step = 100, .loss = 1.25, .bits_per_byte = 1.71}};
+//   std::string line = to_json(event);                // one line, no newline
+//   std::optional<Event> again = from_json(line);
 //
-// Losses are in nats per token. A step's number is how many optimizer steps are done after it: the first step is 1.
-// The written form is docs/formats/events.md. Plain values: no thread rules.
+// Losses are in nats per token. A step's number is the number of completed optimizer steps after it: the
+// first step is 1. The written form is docs/formats/events.md. The structs are plain values without thread
+// rules.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ enum class Digits { kShortest, kSeventeen };  // kShortest reads back to the sam
 template <class Owner, class Member>
 struct Field {
   std::string_view name;
-  Member Owner::*member;  // std::optional: left out when it has no value
+  Member Owner::*member;  // std::optional: left out of the event when it has no value
   Digits digits = Digits::kShortest;
 };
 template <class Owner, class Member>
@@ -36,14 +37,16 @@ Field(std::string_view, Member Owner::*) -> Field<Owner, Member>;
 template <class Owner, class Member>
 Field(std::string_view, Member Owner::*, Digits) -> Field<Owner, Member>;
 
-// Numbers under names that a task has for them: "accuracy", "reward/mean". Left out of an event where there are none.
+// Metrics: numbers under names that a task gives them: "accuracy", "reward/mean". An empty map is left out of
+// the event.
 using Metrics = std::map<std::string, double>;
 
-// First record of every process that trains: what it runs, on what, and how large it is.
+// RunStart: the first record of every process that trains: what it runs, on which machine, and how large the
+// run is.
 struct RunStart {
   static constexpr std::string_view kName = "run_start";
-  std::string name;     // of the run folder or recipe, for titles
-  std::string version;  // of Longhaul
+  std::string name;     // name of the run folder or recipe, for titles
+  std::string version;  // version of Longhaul
   std::string commit;
   std::string compiler;
   std::string libtorch;
@@ -59,21 +62,24 @@ struct RunStart {
   std::string recipe_hash;
   std::string model;  // preset or family
   int64_t parameters = 0;
-  int64_t parameters_per_token = 0;  // those one token passes through: chosen experts; without embedding, positions, head
-  int64_t steps = 0;                 // planned; 0: until stopped
+  // Those that one token uses: only the chosen experts; without embedding, positions and head.
+  int64_t parameters_per_token = 0;
+  int64_t steps = 0;  // planned; 0: until stopped
   int64_t tokens_per_step = 0;
   int64_t sequence = 0;  // tokens
   int64_t vocabulary = 0;
-  // Forward and backward. Attention counts twice over: causal (what `mfu` is made of) and full (PaLM's convention).
+  // For forward and backward pass. Attention is counted in two ways: causal (used for `mfu`) and full (PaLM's
+  // convention).
   std::optional<double> flops_per_token, flops_per_token_full_attention;
   std::optional<double> peak_flops_per_second;  // measured on this machine
   std::optional<int64_t> training_tokens;       // one epoch
   std::optional<int64_t> training_bytes;
   std::optional<int64_t> heldout_bytes;
-  std::optional<int64_t> memory_bytes;          // of the machine
-  std::optional<int64_t> cores;                 // of the machine, usable ones
-  std::optional<std::string> energy_meters;     // whose joules the steps tell; none: the machine shows none
-  std::optional<int64_t> planned_memory_bytes;  // tensors at their peak, as planned
+  std::optional<int64_t> memory_bytes;  // of the machine
+  std::optional<int64_t> cores;         // of the machine, usable ones
+  // The meters that give the steps' joules; none: the machine has none.
+  std::optional<std::string> energy_meters;
+  std::optional<int64_t> planned_memory_bytes;  // peak of tensor memory, as planned
   static constexpr auto fields();
 };
 
@@ -81,47 +87,50 @@ struct StepReport {
   static constexpr std::string_view kName = "step";
   int64_t step = 0;
   double loss = 0;     // nats per token, mean over the step's tokens
-  int64_t tokens = 0;  // trained so far, this step included
+  int64_t tokens = 0;  // trained so far, including this step
   double tokens_per_second = 0;
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
-  double milliseconds = 0;                       // the whole step, data wait included
-  std::optional<double> mfu;                     // 0..1 of the measured peak; attention counted causally: half of the square
-  std::optional<double> mfu_full_attention;      // the same step with the whole square counted, as others report it
-  std::optional<double> hfu;                     // as mfu, with what recomputation computed a second time counted too
+  double milliseconds = 0;                       // the whole step, including the wait for data
+  std::optional<double> mfu;                     // 0..1 of the measured peak; attention is counted causally: half of the square
+  std::optional<double> mfu_full_attention;      // the same with the whole square counted, as others report it
+  std::optional<double> hfu;                     // as mfu, but recomputed operations are counted twice
   std::optional<double> model_flops_per_second;  // causal
   std::optional<double> data_wait_milliseconds;
   std::optional<double> auxiliary_loss;
   std::optional<int64_t> resident_bytes;
-  // Since the report before, evaluation and saving between them included: cores × time that worked, and what the machine's meters counted.
+  // Since the last report, including evaluation and saving between: the sum of processor time over cores, and
+  // the energy that the machine's meters counted.
   std::optional<double> processor_milliseconds, energy_joules;
-  // How far apart the first and the last rank came to the first call of all behind their passes (observe.entry_skew_every).
+  // The time between the first and the last rank's entry into the first call of all ranks after their passes
+  // (observe.entry_skew_every).
   std::optional<double> entry_skew_milliseconds;
   std::optional<bool> skipped;  // the update was not applied (non-finite gradient)
-  std::optional<double> epoch;  // how often the training data have been read, this step included
-  Metrics metrics;              // what else the task measures
+  std::optional<double> epoch;  // how often the training data have been read, including this step
+  Metrics metrics;              // other measurements of the task
   static constexpr auto fields();
 };
 
-// A round of an outer loop has ended (optim.outer).
+// OuterRound: a round of an outer loop has ended (optim.outer).
 struct OuterRound {
   static constexpr std::string_view kName = "outer_round";
-  int64_t step = 0, round = 0;       // rounds count from 0
-  int64_t steps = 0;                 // of the round
-  std::string synchronous;           // why it was, of a method that hides exchanges; empty: it was not
-  std::optional<int64_t> applied;    // the round whose mean weights have taken; none: nothing had arrived
-  std::optional<int64_t> fragment;   // of the layers, that it was of; none: all weights
-  double exchange_milliseconds = 0;  // of what was applied, from its start until it was there
-  double waited_milliseconds = 0;    // of which no step was trained
-  double update_milliseconds = 0;    // of weights
-  double gap = 1;                    // staleness: what a late outer gradient was divided by
-  std::optional<double> strain;      // of co2, at least: unstable from 1 on
+  int64_t step = 0, round = 0;  // rounds count from 0
+  int64_t steps = 0;            // number of steps of the round
+  // Why the round was synchronous, for a method that hides exchanges; empty: it was not.
+  std::string synchronous;
+  std::optional<int64_t> applied;    // the round whose mean the weights have taken; none: nothing had arrived
+  std::optional<int64_t> fragment;   // the fragment of the layers that was exchanged; none: all weights
+  double exchange_milliseconds = 0;  // for what was applied, from its start until it had arrived
+  double waited_milliseconds = 0;    // the part of it in which no step was trained
+  double update_milliseconds = 0;    // time of the weight update
+  double gap = 1;                    // staleness gap: the divisor of a late outer gradient
+  std::optional<double> strain;      // for co2, a lower bound: unstable from 1 on
   double gradient_norm = 0, momentum_norm = 0, movement = 0, clipped = 0;
-  std::optional<double> loss;  // mean over all workers, and over the steps of the round that was applied
+  std::optional<double> loss;  // mean over all islands, and over the steps of the round that was applied
   static constexpr auto fields();
 };
 
-// How optim.outer_every = 0 was settled.
+// OuterEvery: the value that was chosen for optim.outer_every = 0.
 struct OuterEvery {
   static constexpr std::string_view kName = "outer_every";
   int64_t step = 0, every = 0;
@@ -130,35 +139,36 @@ struct OuterEvery {
   static constexpr auto fields();
 };
 
-// The batch has doubled behind this step, because so much was measured (optim.batch_growth).
+// BatchGrowth: the batch was doubled after this step, because of the measured critical batch size
+// (optim.batch_growth).
 struct BatchGrowth {
   static constexpr std::string_view kName = "batch_growth";
   int64_t step = 0;
-  int64_t batch = 0, batch_before = 0;  // sequences a step
-  double critical_batch_tokens = 0;     // of all measurements, the latest count most
+  int64_t batch = 0, batch_before = 0;  // sequences per step
+  double critical_batch_tokens = 0;     // over all measurements, the latest ones with the highest weight
   static constexpr auto fields();
 };
 
 struct Evaluation {
   static constexpr std::string_view kName = "evaluation";
   int64_t step = 0;
-  // Of held-out text; what the task does not measure is left out.
+  // For held-out text; what the task does not measure is left out.
   std::optional<double> loss;           // nats per token
-  std::optional<double> bits_per_byte;  // every byte of those documents counted
+  std::optional<double> bits_per_byte;  // per byte of all those documents
   std::optional<double> perplexity;
-  Metrics metrics;  // what else the task measures
+  Metrics metrics;  // other measurements of the task
   static constexpr auto fields();
 };
 
-// Those of `metrics` that have a field of their own stand there.
+// Entries of `metrics` that have a field of their own are moved there.
 Evaluation evaluation_of(int64_t step, Metrics metrics);
 
-// What general compressors reach on the held-out documents joined in path order.
+// CompressionBaseline: what general compressors reach on the held-out documents, joined in path order.
 struct CompressionBaseline {
   static constexpr std::string_view kName = "compression_baseline";
   double gzip_bits_per_byte = 0;    // gzip -9
   double xz_bits_per_byte = 0;      // xz -9
-  std::optional<int64_t> of_bytes;  // so much of it, from its beginning; none: all of it
+  std::optional<int64_t> of_bytes;  // only so many of the first bytes; none: all of them
   static constexpr auto fields();
 };
 
@@ -166,13 +176,14 @@ struct CheckpointSaved {
   static constexpr std::string_view kName = "checkpoint";
   int64_t step = 0;
   std::string path;                  // relative to the run folder
-  double blocking_milliseconds = 0;  // how long training stood still
+  double blocking_milliseconds = 0;  // how long training was blocked
   static constexpr auto fields();
 };
 
 struct Resume {
   static constexpr std::string_view kName = "resume";
-  int64_t step = 0;                   // of the checkpoint: the next step done is step + 1, and later steps in the file before this are void
+  // Step of the checkpoint: the next step is step + 1, and later steps earlier in the file are void.
+  int64_t step = 0;
   std::optional<std::string> source;  // "memory": of nodes; none: the disk
   static constexpr auto fields();
 };
@@ -197,43 +208,45 @@ struct Sample {
   static constexpr std::string_view kName = "sample";
   int64_t step = 0;
   std::string prompt;
-  std::string text;  // the completion alone
+  std::string text;  // only the completion
   static constexpr auto fields();
 };
 
-// What the allocator counted for one purpose, written once the last step is done: one event a purpose, then "together" and
-// "of the machine", which holds free blocks kept for later too. Beside it what the plan had said.
+// MeasuredMemory: the allocator's count for one purpose, written after the last step: one event per purpose,
+// then "together" and "of the machine", which also holds free blocks kept for later use. The planned bytes
+// are given too.
 struct MeasuredMemory {
   static constexpr std::string_view kName = "memory";
   std::string purpose;
   int64_t bytes = 0, peak_bytes = 0;
-  std::optional<int64_t> planned_bytes;  // at the peak
+  std::optional<int64_t> planned_bytes;  // planned peak
   static constexpr auto fields();
 };
 
-// Something went wrong and something was done about it. The driver writes it when it is over, a rank when it took a step of its own. `rank` stands
-// in the place of the writing process's: whose fault it was.
+// IncidentReport: a fault and the reaction to it. The driver writes it when the incident is over; a rank
+// writes it when it has reacted itself. `rank` replaces the field of the writing process: it is the rank that
+// caused the fault.
 struct IncidentReport {
   static constexpr std::string_view kName = "incident";
-  int64_t id = 0;                     // counts within a run and writer, from 1
+  int64_t id = 0;                     // number within a run and writer, from 1
   std::string fault;                  // "class": "user_code", "hang", "host_out_of_memory", …
-  int64_t rank = -1;                  // −1: of none alone
-  std::string node;                   // empty: not known
-  std::vector<std::string> evidence;  // what was seen
+  int64_t rank = -1;                  // −1: no single rank
+  std::string node;                   // empty: unknown
+  std::vector<std::string> evidence;  // observations
   std::vector<std::string> suspects;  // "rank 3", "node-1"
   std::string action;                 // what was done: "restart", "evict_node", "stop", …
-  int64_t ended_generation = 0;       // of the ranks, in which it happened
-  std::optional<int64_t> step;        // done when it happened
-  int64_t lost_steps = 0;             // done again
+  int64_t ended_generation = 0;       // generation of the ranks in which it happened
+  std::optional<int64_t> step;        // completed steps when it happened
+  int64_t lost_steps = 0;             // steps that are done again
   bool recovered = false;             // training goes on
-  // From the fault, as far as its time is known, to its being noticed, and of a hang from its deadline; from there to the verdict, and to the
-  // next step.
+  // Times from the fault, as far as its time is known, until it was noticed; for a hang from its deadline;
+  // then until the verdict, and until the next step.
   double detected_milliseconds = 0;
   std::optional<double> overdue_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
   static constexpr auto fields();
 };
 
-// The driver has come to another state (docs/sources/reliability.md §5.1).
+// DriverState: the driver has changed its state (docs/sources/reliability.md §5.1).
 struct DriverState {
   static constexpr std::string_view kName = "driver_state";
   std::string state;  // "TRAIN"
@@ -254,7 +267,7 @@ using EventBody = std::variant<RunStart, StepReport, OuterRound, OuterEvery, Bat
 
 struct Common {
   int64_t schema = kEventSchema;
-  std::string run;         // the same for all processes and restarts of a run
+  std::string run;         // equal for all processes and restarts of a run
   int64_t generation = 1;  // grows by one at each restart
   int64_t rank = 0;
   double wall_time = 0;      // Unix seconds, for people
@@ -269,13 +282,13 @@ struct Event {
 
 std::string_view name_of(const EventBody& body);
 
-// One line without its newline. Numbers that are not finite are written as null, and "note" says which: "loss=nan".
-// Bytes that are not UTF-8 become U+FFFD.
+// One line without its newline. Numbers that are not finite are written as null, and "note" names them:
+// "loss=nan". Bytes that are not UTF-8 become U+FFFD.
 std::string to_json(const Event& event);
 
-// std::nullopt: an event name this version does not know. Anything else that does not fit: Error 65 with `where`.
+// std::nullopt: this version does not know the event's name. Error 65 with `where` for any other mismatch.
 std::optional<Event> from_json(std::string_view line, std::string_view where = "");
-Common common_from_json(std::string_view line, std::string_view where = "");  // of any event, known or not
+Common common_from_json(std::string_view line, std::string_view where = "");  // for any event, known or not
 
 // Calls body.template operator()<Type>() for every type of EventBody.
 template <class Body>

@@ -62,7 +62,7 @@ void note(FieldDifference& difference, int64_t step, double a, double b) {
   }
 }
 
-// One that the second run does not have is compared with none.
+// An evaluation that the second run does not have is not compared.
 void note(std::map<std::string, FieldDifference>& by_name, const char* prefix, int64_t step, const Metrics& a, const Metrics& b) {
   for (const auto& [name, value] : a) {
     const auto other = b.find(name);

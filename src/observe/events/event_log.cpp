@@ -23,7 +23,7 @@ std::string read_range(const File& file, int64_t begin, int64_t end) {
   return text;
 }
 
-// Where the line ends that contains or follows `from`: the offset of its newline, or -1.
+// The end of the line that contains or follows `from`: the offset of its newline, or -1.
 int64_t find_newline(const File& file, int64_t from, int64_t size) {
   for (int64_t begin = from; begin < size; begin += kReadChunk) {
     const auto found = read_range(file, begin, std::min(size, begin + kReadChunk)).find('\n');
@@ -55,7 +55,8 @@ Common common_of(const File& file, int64_t begin, int64_t end, std::string_view 
   return common_from_json(read_range(file, begin, end), where);
 }
 
-// Of the first line, and of the last, that can be read; damaged ones before and behind it are passed over. `end`: just behind a line's end.
+// From the first and the last readable line; damaged lines before and after are skipped. `end`: just after a
+// line's end.
 Common first_common(const File& file, int64_t end) {
   for (int64_t begin = 0;;) {
     const int64_t newline = find_newline(file, begin, end);
@@ -171,7 +172,7 @@ bool EventWriter::append(const Event& event) {
     if (torn_) file_.truncate(good_bytes_);
     torn_ = false;
     const std::string line = to_json(event) + "\n";
-    torn_ = true;  // until the write returns: half a line may be there
+    torn_ = true;  // until the write returns, because half a line may be there
     file_.write(line);
     torn_ = false;
     good_bytes_ += static_cast<int64_t>(line.size());
@@ -195,7 +196,7 @@ void EventWriter::hand_out(const Event& event) {
 
 namespace {
 
-// Lines that cannot be read: of a file that was written for weeks a bad one is no reason to lose what the others say.
+// Unreadable lines: in a file that was written for weeks, one bad line is no reason to lose the others.
 class DamagedLines {
  public:
   explicit DamagedLines(const std::filesystem::path& path) : path_(path) {}

@@ -55,8 +55,9 @@ bool LineTail::poll(const std::function<void(std::string_view)>& take) {
       if (static_cast<int64_t>(rest.size()) > kLongestTailLine) rest.clear(), skip = true;  // no line of ours
     }
     seen_bytes_ = size;
-    begin_ = begin.substr(0, static_cast<size_t>(std::min(kKnownBytes, offset_)));  // of whole lines: the rest may be cut and written anew
-  } catch (const Error&) {                                                          // gone since, or forbidden: the next poll looks again
+    // Only of complete lines: the rest may be cut and written again.
+    begin_ = begin.substr(0, static_cast<size_t>(std::min(kKnownBytes, offset_)));
+  } catch (const Error&) {  // removed since, or forbidden: the next poll tries again
   }
   return any;
 }

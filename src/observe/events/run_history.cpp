@@ -7,7 +7,7 @@
 namespace longhaul::observe {
 namespace {
 
-// Drops the records from `step` on (none, when the run only went forward) and says how many that were.
+// Drops the records from `step` on (none, if the run only went forward) and returns their number.
 template <class Record>
 int64_t drop_from(std::vector<Record>& records, int64_t step) {
   const auto first = std::lower_bound(records.begin(), records.end(), step, [](const Record& r, int64_t s) { return r.step < s; });

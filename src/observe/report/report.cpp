@@ -35,7 +35,7 @@ std::string tile(const std::string& name, const std::string& value, const std::s
                      unit.empty() ? "" : " <small>" + unit + "</small>", more);
 }
 
-// Of a task that judges by other numbers than text's.
+// For a task with other measures than those of text.
 std::string metrics_tile(const Evaluation& last) {
   std::vector<std::pair<std::string, double>> all(last.metrics.begin(), last.metrics.end());
   if (last.loss) all.emplace(all.begin(), "loss", *last.loss);
@@ -178,7 +178,7 @@ std::string troubles(const RunHistory& run) {
   return html + "</section>\n";
 }
 
-// What any evaluation of the run measured.
+// The metrics that any evaluation of the run has.
 struct EvaluationColumn {
   std::string heading;
   int decimals = 4;
@@ -336,7 +336,7 @@ std::filesystem::path write_report(const std::filesystem::path& run_folder, cons
   } else {
     try {
       changes = recipe_changes(recipe_file);
-    } catch (const Error& error) {  // a page with a hole says more than none
+    } catch (const Error& error) {  // an incomplete page says more than none
       remark = "recipe.toml cannot be read: " + std::string(error.what());
     }
   }

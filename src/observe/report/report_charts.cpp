@@ -1,4 +1,4 @@
-// Which charts a run's page has, and their ranges.
+// Chooses the charts of a run's page, and their ranges.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,8 +66,9 @@ void mark_events(const RunHistory& run, Chart& chart) {
   std::erase_if(chart.marks, [&](const Mark& mark) { return mark.x > chart.x_max; });
 }
 
-// A curve with its faint original behind it, where there are enough points to tell them apart.
-enum class Middle { kMean, kMedian };  // the median where single steps stand far out (a checkpoint, an evaluation)
+// The median is for curves in which single steps are far off (a checkpoint, an evaluation).
+enum class Middle { kMean, kMedian };
+// Adds a smoothed curve over its faint original, if there are enough points to tell them apart.
 void add_curve(Chart& chart, const std::vector<Point>& points, Series series, Middle middle = Middle::kMean) {
   const double window = smoothing_window(points.size());
   if (window > 1) {
@@ -83,8 +84,8 @@ void add_curve(Chart& chart, const std::vector<Point>& points, Series series, Mi
   chart.series.push_back(std::move(series));
 }
 
-// Loss in nats per token on the left. A held-out token has a fixed number of bytes, so bits per byte are the same axis
-// in another unit, and what gzip and xz reach are lines on it.
+// Loss in nats per token on the left. A held-out token has a fixed number of bytes, so bits per byte are the
+// same axis in another unit, and the results of gzip and xz are lines on it.
 Chart loss_chart(const RunHistory& run) {
   Chart chart{.id = "loss", .title = "Loss", .unit = "nats per token", .width = 1080, .height = 400, .x_max = last_step(run)};
   const auto points = points_of(run, [](const StepReport& s) { return s.loss; });
@@ -119,8 +120,8 @@ Chart loss_chart(const RunHistory& run) {
           {run.baseline->xz_bits_per_byte / ratio, fmt::format("xz −9  {}", fixed(run.baseline->xz_bits_per_byte, 3)), "xz"});
     }
   }
-  // The first steps fall from ln(vocabulary) so fast that they would take most of the picture: they may leave it at the
-  // top.
+  // The first steps fall from ln(vocabulary) so fast that they would take most of the picture, so they may
+  // leave it at the top.
   const double begin = points.size() >= 60 ? chart.x_max * 0.02 : 0;
   std::vector<double> seen;
   for (const auto* list : {&points, static_cast<const std::vector<Point>*>(&heldout)}) {
@@ -138,7 +139,7 @@ Chart loss_chart(const RunHistory& run) {
   return chart;
 }
 
-// From zero to a little above what is usual; the few points above are cut and said.
+// From zero to a little above usual values; the few higher points are cut, and this is stated.
 void fit_from_zero(Chart& chart, const std::vector<Point>& points) {
   const auto values = finite_values(points);
   const double most = quantile(values, 1), usual = quantile(values, 0.99);
@@ -185,7 +186,8 @@ Chart speed_chart(const RunHistory& run) {
   for (const StepReport& s : run.steps) {
     if (s.mfu && std::isfinite(*s.mfu) && s.tokens_per_second > 0) ratios.push_back(*s.mfu / s.tokens_per_second);
   }
-  if (!ratios.empty()) {  // FLOPs per token do not change within a run, so MFU is the same curve in another unit
+  // FLOPs per token do not change within a run, so MFU is the same curve in another unit.
+  if (!ratios.empty()) {
     chart.right_ratio = quantile(ratios, 0.5);
     chart.right_percent = true;
     chart.right_unit = "MFU, causal";
@@ -221,7 +223,7 @@ void add_optional(std::vector<Chart>& charts, const RunHistory& run, Chart chart
   charts.push_back(std::move(chart));
 }
 
-// What a task measures, of the steps and of held-out data in one picture where both have the name.
+// The metrics of a task; steps and held-out data share a picture if both have the metric.
 Chart metric_chart(const RunHistory& run, const std::string& name, const std::string& id) {
   Chart chart{.id = id, .title = name, .x_max = last_step(run)};
   std::vector<Point> trained, heldout;
@@ -268,7 +270,7 @@ std::vector<Chart> report_charts(const RunHistory& run) {
   std::set<std::string> names = metric_names(run.steps);
   names.merge(metric_names(run.evaluations));
   for (const std::string& name : names) charts.push_back(metric_chart(run, name, fmt::format("metric-{}", charts.size())));
-  if (charts.size() % 2 == 0) {  // beside the wide first one the others stand in pairs
+  if (charts.size() % 2 == 0) {  // next to the wide first one the others are in pairs
     charts.back().width = charts.front().width;
     charts.back().height = 200;
   }

@@ -1,4 +1,4 @@
-// Style and script of report.html. Everything is inside the page: no font, style or script is fetched from anywhere.
+// Style and script of report.html. Everything is inside the page: no font, style or script is fetched.
 #pragma once
 
 #include <string_view>
@@ -90,7 +90,8 @@ td:first-child,th:first-child{min-width:8.5em;overflow-wrap:break-word}th,td{pad
 @media print{body{padding:0;max-width:none}.chart,.tile,pre{break-inside:avoid}}
 )css";
 
-// Under the pointer all charts show the values of the same step. bindCharts() again after charts were replaced.
+// Under the pointer all charts show the values of the same step. Call bindCharts() again after charts were
+// replaced.
 inline constexpr std::string_view kReportScript = R"js(
 (window.bindCharts=()=>{
 const trim=(v,d)=>v.toFixed(d);

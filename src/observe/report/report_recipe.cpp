@@ -9,7 +9,8 @@ std::vector<RecipeChange> recipe_changes(const std::filesystem::path& recipe_fil
   std::vector<RecipeChange> changes;
   const recipe::LoadedRecipe loaded = recipe::load(recipe_file);
   for (const auto& difference : recipe::differences(recipe::load_defaults(), loaded)) {
-    const std::string& earlier = loaded.origin(difference.key).earlier;  // where the run had it from, when its folder says so
+    // The origin that the run's folder gives, if any.
+    const std::string& earlier = loaded.origin(difference.key).earlier;
     changes.push_back(
         {difference.key, difference.second.toml(), difference.first.toml(), earlier.empty() ? difference.second_origin : earlier});
   }

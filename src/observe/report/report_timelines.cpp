@@ -18,7 +18,7 @@ namespace {
 using layout::Pass;
 
 constexpr double kWidth = 1080, kLeft = 66, kRight = 14, kTop = 6, kAxis = 30;
-constexpr size_t kMostRows = 32;  // a page is looked at by people
+constexpr size_t kMostRows = 32;  // more cannot be read on a page
 
 double share_of(int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
 
@@ -95,7 +95,7 @@ double milliseconds(int64_t ns) { return static_cast<double>(ns) * 1e-6; }
 
 bool is_pass(const Span& span) { return span.kind <= SpanKind::kBackwardWeight; }
 
-// The passes that train: those of an evaluation behind the step are not the schedule's.
+// The passes of training: those of an evaluation after the step are not part of the schedule.
 std::vector<Span> training_passes(const StepTrace& step) {
   int64_t end_ns = step.end_ns;
   for (const Span& span : step.spans) {
@@ -225,7 +225,8 @@ layout::PassCosts measured_costs(const PassPicture& measured, int64_t chunks) {
     const auto at = static_cast<size_t>(pass);
     return count[at] > 0 ? sum[at] / count[at] * static_cast<double>(chunks) : 0;
   };
-  // Of a backward pass in one piece, gradients of inputs and of weights take about the same; where both kinds stand, those in two pieces tell.
+  // In a backward pass in one piece, gradients of inputs and of weights take about equally long; where both
+  // kinds occur, those in two pieces are used.
   const double whole = mean(Pass::kBackward), input = mean(Pass::kBackwardInput), weight = mean(Pass::kBackwardWeight);
   return {
       .forward = mean(Pass::kForward), .backward_input = input > 0 ? input : whole / 2, .backward_weight = weight > 0 ? weight : whole / 2};
@@ -236,7 +237,7 @@ namespace {
 std::string slice(const Kind& kind, const char* more, Interval time, int64_t origin_ns, const Scale& scale, double y, double height,
                   const std::string& title) {
   const double x = scale.x(milliseconds(time.begin - origin_ns)), width = scale.x(milliseconds(time.end - origin_ns)) - x;
-  if (width < 0.1) return "";  // nobody sees it
+  if (width < 0.1) return "";  // too narrow to see
   return fmt::format("<rect class=\"{}{}\" x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\"><title>{}: {}</title></rect>", more,
                      kind.style, x, y, width, height, html_escaped(title), milliseconds_text(milliseconds(time.end - time.begin)));
 }
@@ -244,7 +245,8 @@ std::string slice(const Kind& kind, const char* more, Interval time, int64_t ori
 std::string row_of(const StepTrace& step, int64_t origin_ns, const Scale& scale, double y, std::vector<std::string>& keys) {
   constexpr double kCompute = 20, kCalls = 7;
   std::vector<Span> spans = step.spans;
-  std::ranges::stable_sort(spans, {}, [](const Span& span) { return span.begin_ns - span.end_ns; });  // the longest lie behind
+  // The longest are in the background.
+  std::ranges::stable_sort(spans, {}, [](const Span& span) { return span.begin_ns - span.end_ns; });
   std::string svg;
   const auto note = [&](const Kind& kind) {
     if (std::string text = key(kind); std::ranges::find(keys, text) == keys.end()) keys.push_back(std::move(text));
@@ -276,7 +278,7 @@ std::string use_table(const std::vector<TimeUse>& all) {
   return html + "</table></div>\n";
 }
 
-// Ranks of the run whose trace is not there: by its recipe, or by the events that they have written.
+// Number of ranks of a run without a trace: by its recipe, or by the events that they have written.
 int64_t world_of(const std::filesystem::path& run_folder, const recipe::ParallelOptions& parallel) {
   if (parallel.ranks > 0 || !std::filesystem::is_directory(run_folder / "events")) return parallel.world();
   int64_t others = 0;
@@ -284,7 +286,8 @@ int64_t world_of(const std::filesystem::path& run_folder, const recipe::Parallel
   return std::max(parallel.world(), 1 + others);
 }
 
-// The schedule of the run in this folder; nothing where it has no pipeline. `measured`: of a step, or empty.
+// The schedule of the run in this folder; nothing if it has no pipeline. `measured`: the passes of a step, or
+// empty.
 std::optional<layout::Schedule> schedule_of(const std::filesystem::path& run_folder, const PassPicture& measured) {
   if (!std::filesystem::exists(run_folder / "recipe.toml")) return std::nullopt;
   const recipe::Recipe recipe = recipe::load(run_folder / "recipe.toml").recipe;

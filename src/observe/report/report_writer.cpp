@@ -9,7 +9,7 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr double kRest = 20;  // times as long as a page took
+constexpr double kRest = 20;  // pause after a page, as a multiple of the time that it took
 
 }  // namespace
 

@@ -1,6 +1,8 @@
-// A trace as Chrome's JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open: a process a rank; in it a row for what the computing thread
-// did, one for each kind of group that it talked in, one for waiting for data and one for checkpoints. Slices of a row lie in each other or apart: calls
-// that overlap get a second row. Arrows run from sends to their receives. Times begin at the first step shown.
+// Writes a trace as Chrome's JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open. Each rank is a
+// process with a row for the work of the computing thread, one for each kind of group in which it
+// communicated, one for waiting for data and one for checkpoints. Slices of a row are nested or disjoint:
+// overlapping calls get a second row. Arrows run from sends to their receives. Times begin at the first step
+// shown.
 #pragma once
 
 #include <functional>

@@ -82,7 +82,7 @@ class PerfettoSink : public TimelineSink {
       event(each->time.begin, begin_of(*each, track));
       open.push_back(open.empty() ? each->time.end : std::min(open.back(), each->time.end));
       if (each->receives.empty()) continue;
-      Message arrived;  // at its end: it may have been asked for before it was sent
+      Message arrived;  // at its end, because it may have been requested before it was sent
       arrived.number(kType, kInstant).number(kTrack, track).text(kCategory, "message").text(kEventName, "received");
       for (const int64_t message : each->receives) arrived.fixed(kTerminatingFlow, static_cast<uint64_t>(message));
       event(std::max(each->time.begin, open.back() - 1), arrived);

@@ -8,7 +8,7 @@
 namespace longhaul::observe {
 namespace {
 
-// Whose step the thread computes; null: nobody's.
+// The recorder for whose step the thread computes; null: none.
 thread_local const SpanRecorder* computing = nullptr;
 
 }  // namespace
@@ -81,7 +81,7 @@ void SpanRecorder::add(const Span& span) {
 void SpanRecorder::add(CallSpan call) {
   const std::lock_guard lock(mutex_);
   if (!on()) return;
-  // One that the step before has started, or another thread: what lies in this step.
+  // The part in this step of a call that was started in the step before, or by another thread.
   call.begin_ns = std::max(call.begin_ns, trace_.begin_ns);
   call.end_ns = std::max(call.end_ns, call.begin_ns);
   if (trace_.calls.size() < most_)

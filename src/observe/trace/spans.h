@@ -1,13 +1,14 @@
-// SpanRecorder: what a rank did when, for pictures of time and for the sum of where it went. Off until a step is asked for; then every scope is
-// two looks at the clock, and every call of a communicator one entry. Off, a scope is one branch and allocates nothing.
+// SpanRecorder: what a rank did at which time, for timelines and for the sum of its time by activity. It is
+// off until a step is to be recorded; then every scope reads the clock twice, and every call of a
+// communicator adds one entry. While it is off, a scope costs one branch and allocates nothing.
 //
-//   recorder.start(step);                                               // by the thread that computes
+//   recorder.start(step);                                               // called by the computing thread
 //   { const SpanScope scope(recorder, SpanKind::kForward, chunk, micro_batch); … }
 //   const StepTrace trace = recorder.stop();
 //
-// With a board (rank_board.h) each scope is a phase of the rank too, recorded or not.
-// Times are monotonic_ns(). At most `most` spans and as many calls are kept of a step; the rest is counted. Calls come from comm::CallLog. Any
-// thread; start() and stop() by the one that computes.
+// With a board (rank_board.h) each scope is also a phase of the rank, whether it is recorded or not. Times
+// are monotonic_ns(). At most `most` spans and `most` calls are kept per step; the others are counted. Calls
+// come from comm::CallLog. Thread-safe; start() and stop() are called by the computing thread.
 #pragma once
 
 #include <atomic>
@@ -26,16 +27,16 @@ namespace longhaul::observe {
 enum class SpanKind : uint8_t {
   kForward,
   kBackward,        // gradients of inputs and of weights
-  kBackwardInput,   // of inputs; those of weights wait for
-  kBackwardWeight,  // this
-  kGradients,       // what is left of their sum over ranks behind the passes
-  kNorm,            // of gradients, and clipping
+  kBackwardInput,   // gradients of inputs; those of weights are computed
+  kBackwardWeight,  // in this span
+  kGradients,       // the rest of the gradient reduction over ranks, after the passes
+  kNorm,            // norm of the gradients, and clipping
   kOptimizer,
-  kValues,   // new weights, to the ranks that hold copies
-  kNumbers,  // loss and statistics, agreed by all ranks
+  kValues,   // distribution of new weights to the ranks that hold copies
+  kNumbers,  // loss and statistics, agreed between all ranks
   kEvaluation,
   kData,        // waiting for the next batch
-  kCheckpoint,  // its copy; writing goes on behind
+  kCheckpoint,  // the copy; writing goes on in the background
 };
 inline constexpr int kSpanKinds = 12;
 std::string_view name_of(SpanKind kind);  // "forward"
@@ -44,25 +45,27 @@ RankPhase phase_of(SpanKind kind);
 struct Span {
   SpanKind kind = SpanKind::kForward;
   int64_t begin_ns = 0, end_ns = 0;
-  int64_t chunk = -1, micro_batch = -1;  // −1: of none
+  int64_t chunk = -1, micro_batch = -1;  // −1: none
   bool operator==(const Span&) const = default;
 };
 
-// A call of a communicator, from when the rank asked for it to its end: as the back end tells it, else as the rank saw it.
+// CallSpan: a call of a communicator, from the rank's request to the end that the back end reports, else as
+// the rank saw it.
 struct CallSpan {
-  std::string group;  // path: "world/tp 3"
+  std::string group;  // path of the group: "world/tp 3"
   std::string kind;   // "all_reduce"
-  std::string name;   // what it is for
+  std::string name;   // what the call is for
   int64_t sequence = 0;
   int64_t sent = 0, received = 0;                          // bytes
-  std::vector<int64_t> sends_to = {}, receives_from = {};  // ranks of the world, of an exchange
+  std::vector<int64_t> sends_to = {}, receives_from = {};  // for an exchange: ranks of the world
   int64_t begin_ns = 0, end_ns = 0;
-  // The thread that computes stood still, or worked for the call: from its begin until then, and from the one to the other. 0: it did not.
+  // Times in which the computing thread waited, or worked for the call: from begin_ns until started_ns, and
+  // from waited_from_ns until waited_until_ns. 0: it did not.
   int64_t started_ns = 0, waited_from_ns = 0, waited_until_ns = 0;
   bool operator==(const CallSpan&) const = default;
 };
 
-// What another thread of the rank did beside its steps.
+// BesideSpan: work of another thread of the rank, beside its steps.
 struct BesideSpan {
   std::string name;  // "checkpoint of step 500"
   int64_t begin_ns = 0, end_ns = 0;
@@ -72,10 +75,11 @@ struct BesideSpan {
 struct StepTrace {
   int64_t step = 0;
   int64_t begin_ns = 0, end_ns = 0;
-  std::vector<Span> spans;              // in the order of their ends
-  std::vector<CallSpan> calls;          // likewise
-  std::vector<BesideSpan> beside = {};  // that was told since the last recorded step: it may have begun and ended before this one
-  int64_t dropped = 0;                  // spans and calls for which there was no room
+  std::vector<Span> spans;      // in the order of their ends
+  std::vector<CallSpan> calls;  // in the order of their ends
+  // Reported since the last recorded step, so it may have begun and ended before this one.
+  std::vector<BesideSpan> beside = {};
+  int64_t dropped = 0;  // spans and calls for which there was no space
   bool operator==(const StepTrace&) const = default;
 };
 
@@ -83,16 +87,17 @@ class SpanRecorder {
  public:
   explicit SpanRecorder(size_t most = 1 << 16) : most_(most) {}
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  bool computes_here() const;  // the calling thread is the one that has started a step, or computes for it (ComputesFor)
+  // True: the calling thread has started the step, or computes for it (ComputesFor).
+  bool computes_here() const;
 
-  void show_on(BoardWriter& board) { board_ = &board; }  // it outlives this recorder
-  BoardWriter& board() const { return *board_; }         // of no file, until then
+  void show_on(BoardWriter& board) { board_ = &board; }  // the board must outlive this recorder
+  BoardWriter& board() const { return *board_; }         // before that, a board without a file
 
   void start(int64_t step);
   StepTrace stop();
-  void add(const Span& span);  // nothing, when it is off
+  void add(const Span& span);  // ignored while it is off
   void add(CallSpan call);
-  void add(BesideSpan beside);  // kept for the next recorded step, once one was recorded
+  void add(BesideSpan beside);  // kept for the next recorded step, once a step was recorded
 
  private:
   const size_t most_;
@@ -101,11 +106,12 @@ class SpanRecorder {
   std::atomic<bool> on_ = false;
   std::mutex mutex_;
   StepTrace trace_;
-  bool recorded_ = false;  // a step
+  bool recorded_ = false;  // true once a step was recorded
   std::vector<BesideSpan> beside_;
 };
 
-// While one lives, the calling thread computes for the recorder's step in place of the one that has started it, which stands still meanwhile.
+// ComputesFor: while an object lives, the calling thread computes for the recorder's step in place of the
+// thread that started it, which waits meanwhile.
 class ComputesFor {
  public:
   explicit ComputesFor(const SpanRecorder& recorder);

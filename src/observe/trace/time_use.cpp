@@ -18,7 +18,7 @@ struct Place {
 
 bool message_call(const CallSpan& call) { return !call.sends_to.empty() || !call.receives_from.empty(); }
 
-// Sorted, and overlapping ones made one.
+// Sorts intervals and merges overlapping ones.
 std::vector<Interval> united(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::begin);
   std::vector<Interval> all;
@@ -37,7 +37,7 @@ int64_t length_of(const std::vector<Interval>& intervals) {
   return length;
 }
 
-// How much of the one lies in the other; both united.
+// The length of the intersection of two lists of intervals, each without overlaps.
 int64_t common_length(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   int64_t length = 0;
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {

@@ -1,10 +1,12 @@
-// Where the time of recorded steps went, rank by rank. Three parts that sum to the wall time:
+// How the time of recorded steps was used, rank by rank. It has three parts that sum to the wall time:
 //
 //   busy     the computing thread worked
-//   exposed  it stood still for a call, and all who take part had come: communication that nothing hides
-//   idle     the rest: it stood still for ranks that had not come (a pipeline's bubble, a slow rank), waited for data, or did what no span names
+//   exposed  it waited for a call that all participants had entered: communication that nothing hides
+//   idle     the rest: it waited for ranks that had not entered the call (a pipeline bubble, a slow rank), waited
+//            for data, or did what no span names
 //
-// Calls of ranks belong together by group and number, messages by their order from one rank to another; of ranks without a record nothing is assumed.
+// Calls of ranks are matched by group and number, messages by their order from one rank to another. Nothing
+// is assumed about ranks without a record.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +18,7 @@
 
 namespace longhaul::observe {
 
-// [begin, end) in nanoseconds.
+// Interval: [begin, end) in nanoseconds.
 struct Interval {
   int64_t begin = 0, end = 0;
 };
@@ -24,13 +26,14 @@ struct Interval {
 struct TimeUse {
   int64_t rank = 0;
   int64_t steps = 0;
-  int64_t wall_ns = 0, busy_ns = 0, exposed_ns = 0, idle_ns = 0;  // of all steps together
+  int64_t wall_ns = 0, busy_ns = 0, exposed_ns = 0, idle_ns = 0;  // sums over all steps
 };
 
-// Of one step of all ranks: when all who take part in a call had begun it, by rank and call; and which calls carry a message to which.
+// Meeting: for one step of all ranks, by rank and call, the time at which all participants had begun the
+// call; and which calls carry a message to which.
 struct Meeting {
   struct Message {
-    size_t from_rank = 0, from_call = 0, to_rank = 0, to_call = 0;  // places in the lists
+    size_t from_rank = 0, from_call = 0, to_rank = 0, to_call = 0;  // indices into the lists
   };
   std::vector<std::vector<int64_t>> complete_ns;
   std::vector<Message> messages;
@@ -41,7 +44,7 @@ struct StepOfRank {
 };
 Meeting meeting_of(std::span<const StepOfRank> ranks);
 
-// When the computing thread stood still for the call: at most two, apart from each other.
+// The intervals in which the computing thread waited for the call: at most two, disjoint.
 std::vector<Interval> blocked_by(const CallSpan& call);
 TimeUse time_use(const StepOfRank& rank, std::span<const int64_t> complete_ns);
 

@@ -151,9 +151,10 @@ class Walk {
 
   const std::vector<RankTrace>& ranks_;
   TimelineSink& sink_;
-  std::map<std::string, int64_t> first_row_;                                   // of a kind of group
-  std::map<int64_t, std::set<int64_t>> rows_;                                  // that a rank has
-  std::map<std::pair<int64_t, std::string>, std::vector<int64_t>> free_from_;  // of each row of a rank's kind of group
+  std::map<std::string, int64_t> first_row_;   // of a kind of group
+  std::map<int64_t, std::set<int64_t>> rows_;  // that a rank has
+  // For each row of a rank's kind of group.
+  std::map<std::pair<int64_t, std::string>, std::vector<int64_t>> free_from_;
   std::vector<TimelineSlice> slices_;
   int64_t origin_ns_ = std::numeric_limits<int64_t>::max();
   int64_t messages_ = 0;

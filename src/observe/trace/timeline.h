@@ -1,5 +1,6 @@
-// The timeline of recorded steps, for whatever file shows it: slices of a rank's rows, messages from one to the other, names. What belongs to which
-// row is decided here alone; a sink writes it down. Slices of a row lie in each other or apart.
+// The timeline of recorded steps, independent of the file format: slices of a rank's rows, messages between
+// ranks, names. The assignment to rows is made here only; a sink writes it down. Slices of a row are nested
+// or disjoint.
 #pragma once
 
 #include <functional>
@@ -11,16 +12,16 @@
 
 namespace longhaul::observe {
 
-// Ranks of a step that was not recorded but planned: their numbers begin here, beside ranks that ran.
+// Ranks of a step that was not recorded but planned have numbers from here on, next to ranks that ran.
 inline constexpr int64_t kFirstPlannedRank = 1'000'000;
 
 struct TimelineSlice {
   int64_t rank = 0, row = 0;
   std::string name;
   const char* category = "";
-  Interval time;                         // from the first step shown
+  Interval time;                         // relative to the first step shown
   nlohmann::ordered_json arguments;      // an object: step, micro_batch, group, …
-  std::vector<int64_t> sends, receives;  // messages, by number
+  std::vector<int64_t> sends, receives;  // numbers of messages
 };
 
 class TimelineSink {

@@ -30,7 +30,8 @@ json json_of(const TraceRank& rank) {
           {"clock_error_ns", rank.clock_error_ns}};
 }
 
-// Times within a step are counted from its begin; below it for a call that was started in the step before. Null: there was none.
+// Times within a step are counted from its begin; they are negative for a call that was started in the step
+// before. Null: there was none.
 json json_of(const StepTrace& step) {
   const auto at = [&](int64_t time) { return time == 0 ? json() : json(time - step.begin_ns); };
   json spans = json::array(), calls = json::array();
@@ -111,7 +112,7 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return failure == std::errc() && end == text.data() + text.size() && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
-// The lines that are whole.
+// The complete lines.
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
@@ -234,7 +235,8 @@ std::vector<RankTrace> read_last_step(const std::filesystem::path& run_folder) {
   std::vector<RankTrace> ranks = read_trace(run_folder);
   int64_t generation = 0;
   for (const RankTrace& rank : ranks) generation = std::max(generation, rank.rank.generation);
-  std::erase_if(ranks, [&](const RankTrace& rank) { return rank.rank.generation < generation; });  // the run may have become narrower
+  // The run may have fewer ranks now.
+  std::erase_if(ranks, [&](const RankTrace& rank) { return rank.rank.generation < generation; });
   std::map<int64_t, size_t> seen;
   for (const RankTrace& rank : ranks) {
     for (const StepTrace& step : rank.steps) ++seen[step.step];

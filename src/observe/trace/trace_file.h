@@ -1,7 +1,9 @@
-// The recorded steps of a run's ranks as files, one a rank: trace/rank-<n>.jsonl in the run folder. A line is a process that began to record (its place in
-// the mesh, its clock) or a step, whole; one that a crash has torn is left out. A file grows to 64 MiB and no further.
+// The recorded steps of a run's ranks as files, one per rank: trace/rank-<n>.jsonl in the run folder. A line
+// describes a process that began to record (its place in the mesh, its clock) or one complete step; a line
+// torn by a crash is left out. A file grows to 64 MiB at most.
 //
-// Times are read on one clock, rank 0's: ranks on one machine have the same, of others the difference was measured when they began (comm/clock_offset.h).
+// Times are converted to one clock, rank 0's. Ranks on one machine share it; for others the difference was
+// measured when they began (comm/clock_offset.h).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,7 @@ struct TraceRank {
   int64_t rank = 0, generation = 1;
   int64_t pp = 0, dp = 0, cp = 0, tp = 0;  // its coordinates
   int64_t clock_offset_ns = 0;             // rank 0's clock minus its own
-  int64_t clock_error_ns = 0;              // which may be wrong by that much
+  int64_t clock_error_ns = 0;              // error bound of that difference
 };
 
 class TraceWriter {
@@ -29,7 +31,7 @@ class TraceWriter {
   static constexpr int64_t kMostBytes = 64 << 20;
   TraceWriter(const std::filesystem::path& run_folder, const TraceRank& rank, int64_t most_bytes = kMostBytes);
   bool full() const { return full_; }
-  void write(const StepTrace& step);  // what cannot be written is said in the log, once, and ends nothing
+  void write(const StepTrace& step);  // an error of writing is logged once and ends nothing
 
  private:
   void append(const std::string& line);
@@ -39,11 +41,12 @@ class TraceWriter {
 };
 
 struct RankTrace {
-  TraceRank rank;                // the latest process's
-  std::vector<StepTrace> steps;  // ascending; of a step that was done again the last
+  TraceRank rank;                // of the latest process
+  std::vector<StepTrace> steps;  // ascending; of a step that was done again the last record
 };
 
-// A line of a trace file: `rank` is set where it begins a process, else the step is returned, its times on rank 0's clock. Error 65 for anything else.
+// Parses a line of a trace file. If it begins a process, `rank` is set; else the step is returned, with its
+// times on rank 0's clock. Error 65 for anything else.
 std::optional<StepTrace> trace_line(std::string_view line, const std::string& where, TraceRank& rank);
 
 struct StepChoice {
@@ -53,11 +56,12 @@ struct StepChoice {
 StepChoice step_choice(const std::string& text);  // "20", "20-40", "" (all); else error 64
 
 bool has_trace(const std::filesystem::path& run_folder);
-// By rank, ascending. Error 65 where there is none: it says which key makes one.
+// By rank, ascending. Error 65 where there is no trace: it names the option that makes one.
 std::vector<RankTrace> read_trace(const std::filesystem::path& run_folder, const StepChoice& steps = {});
-// Error 65 where none of the ranks has a step: it says which there are. `chosen`: as it was typed.
+// Error 65 where none of the ranks has a step: it says which steps there are. `chosen`: the choice as it was
+// typed.
 void require_steps(const std::vector<RankTrace>& ranks, const std::filesystem::path& run_folder, const std::string& chosen);
-// Of one step, the last that all ranks of the latest start have; empty: none.
+// The trace of one step, the last that all ranks of the latest start have; empty: there is none.
 std::vector<RankTrace> read_last_step(const std::filesystem::path& run_folder);
 
 }  // namespace longhaul::observe

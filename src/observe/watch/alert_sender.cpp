@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostWaiting = 100;
 constexpr int kTries = 3;
-constexpr double kSlice_s = 0.1;  // in which an end is noticed
+constexpr double kSlice_s = 0.1;  // how soon the end of the command is noticed
 
 }  // namespace
 
@@ -77,7 +77,8 @@ void AlertSender::post(const Message& message) {
         return;
       }
       why = fmt::format("the webhook answered {}", answer.status);
-      if (answer.status >= 400 && answer.status < 500 && answer.status != 429) break;  // it will not take it the next time either
+      // It will not accept it the next time either.
+      if (answer.status >= 400 && answer.status < 500 && answer.status != 429) break;
     } catch (const Error& error) {
       why = error.fields().what + ": " + error.fields().found;
     }

@@ -1,7 +1,9 @@
-// AlertSender: tells the outside of alerts, by HTTP POST to a webhook and by a command. A Worker of its own does it, so that a webhook that hangs or a command that
-// never ends holds up nothing: each try has 10 (30) seconds, a webhook three tries, and of alerts that wait more than 100 the oldest are dropped and
-// counted. The command is run as `sh -c COMMAND`; what the alert is comes in its environment (LONGHAUL_ALERT, LONGHAUL_ALERT_STATUS firing or resolved,
-// LONGHAUL_ALERT_SEVERITY, LONGHAUL_ALERT_SUMMARY, LONGHAUL_ALERT_RUN, LONGHAUL_ALERT_JSON), never in its text.
+// AlertSender reports alerts by HTTP POST to a webhook and by a command. A Worker of its own sends them, so
+// that a webhook that hangs or a command that never ends delays nothing. Each attempt has 10 seconds (a
+// command 30), and a webhook has three attempts. If more than 100 alerts wait, the oldest are dropped and
+// counted. The command is run as `sh -c COMMAND`; the alert is given in its environment (LONGHAUL_ALERT,
+// LONGHAUL_ALERT_STATUS firing or resolved, LONGHAUL_ALERT_SEVERITY, LONGHAUL_ALERT_SUMMARY,
+// LONGHAUL_ALERT_RUN, LONGHAUL_ALERT_JSON), never in its text.
 #pragma once
 
 #include <atomic>
@@ -19,18 +21,19 @@
 namespace longhaul::observe {
 
 struct AlertTargets {
-  std::string webhook;                                                 // http://… or https://…; empty: none
-  std::string command;                                                 // empty: none
-  double webhook_timeout_s = 10, command_timeout_s = 30, pause_s = 2;  // pause: before the second try; twice that before the third
+  std::string webhook;  // http://… or https://…; empty: none
+  std::string command;  // empty: none
+  // pause_s: before the second attempt; twice that before the third.
+  double webhook_timeout_s = 10, command_timeout_s = 30, pause_s = 2;
 };
 
 class AlertSender {
  public:
   explicit AlertSender(AlertTargets targets);  // kUsage where the webhook is no address
-  ~AlertSender();                              // gives up what waits
+  ~AlertSender();                              // drops alerts that still wait
   void send(const RunView& run, const Alert& alert);
   int64_t sent() const { return sent_; }
-  int64_t failed() const { return failed_; }  // by webhook or command, those dropped included
+  int64_t failed() const { return failed_; }  // of webhook or command, including dropped ones
   std::string last_failure() const;
   void wait() { worker_->wait(); }
 
@@ -52,7 +55,7 @@ class AlertSender {
   std::string last_failure_;
   std::atomic<int64_t> sent_ = 0, failed_ = 0;
   std::atomic<bool> ending_ = false;
-  std::unique_ptr<Worker> worker_;  // last: ends before what it uses
+  std::unique_ptr<Worker> worker_;  // last: it ends before the members that it uses
 };
 
 }  // namespace longhaul::observe

@@ -17,7 +17,7 @@ namespace {
 constexpr double kNoProgress_s = 120, kNoBeat_s = 30, kLeastEffective = 0.9, kLeastScore = 0.75, kLeastDisk = 0.15;
 constexpr double kCheckpointIntervals = 3;
 
-// In the order of severity. The driver acts by itself long before: these are for people.
+// In the order of severity. The driver reacts by itself long before; these are for people.
 constexpr std::array kAlertRules = {
     AlertRule{"LonghaulRunFailed", "critical", "the run has ended with an error, or its driver has given up", 0},
     AlertRule{"LonghaulIncident", "warning", "a fault was found and dealt with", 0},
@@ -120,7 +120,7 @@ std::vector<Alert> AlertBook::look_at(const RunView& run) {
     pending.told = true;
     news.push_back({name, std::string(rule.severity), pending.summary, pending.since});
   }
-  // Incidents that were there when watching began are history.
+  // Incidents from before watching began are not reported.
   if (last_incident_ >= 0) {
     for (const Incident& incident : run.incidents) {
       if (incident.wall_time <= last_incident_) continue;

@@ -1,5 +1,6 @@
-// Alerts of a run: conditions that somebody should be told of, looked at whenever a run was read. One table of rules; deploy/prometheus/longhaul-alerts.yml has
-// the same under the same names for those who have a Prometheus. An alert is told when it begins and when it ends, and an incident once.
+// Alerts of a run: conditions of which somebody should be notified, checked each time the run is read. There
+// is one table of rules; deploy/prometheus/longhaul-alerts.yml has the same rules under the same names for
+// users of Prometheus. An alert is reported when it begins and when it ends, and an incident once.
 //
 //   AlertBook book;
 //   for (const Alert& news : book.look_at(run.view())) sender.send(run.view(), news);
@@ -21,18 +22,18 @@ struct Alert {
   std::string summary;
   double since = 0;  // wall time
   bool firing = true;
-  double until = 0;  // where it has ended
+  double until = 0;  // when it ended
 };
 
 struct AlertRule {
   std::string_view name, severity, meaning;
-  double for_s;  // the condition must hold that long
+  double for_s;  // how long the condition must hold
 };
 std::span<const AlertRule> alert_rules();
 
 class AlertBook {
  public:
-  // What begins or ends now.
+  // Returns the alerts that begin or end now.
   std::vector<Alert> look_at(const RunView& run);
   std::vector<Alert> firing() const;  // critical first
 
@@ -43,10 +44,10 @@ class AlertBook {
     std::string summary;
   };
   std::map<std::string, Pending> held_;  // by name
-  double last_incident_ = -1;            // wall time of the newest that was seen; −1: nothing was looked at yet
+  double last_incident_ = -1;            // wall time of the newest incident seen; −1: nothing was examined yet
 };
 
-// As Alertmanager sends it to webhooks (version 4), with "text" for chat services.
+// In the format that Alertmanager sends to webhooks (version 4), with "text" for chat services.
 std::string alert_json(const RunView& run, const Alert& alert);
 
 }  // namespace longhaul::observe

@@ -1,4 +1,4 @@
-// Faults and what was done about them, the newest first, each as a story; and alarms behind them.
+// Faults and the reactions to them, the newest first, each as a story; after them the alarms.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -9,7 +9,7 @@ namespace longhaul::observe {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLeastDeviation = 0.02;  // of the median: clocks and caches do that much
+constexpr double kLeastDeviation = 0.02;  // of the median: clocks and caches vary that much
 constexpr double kStragglerScore = 0.95, kStragglerZ = 4;
 constexpr int64_t kStragglerSteps = 8;
 
@@ -21,7 +21,7 @@ double median_of(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// How far each value is from the middle of those of the same peers.
+// The distance of each value from the median of its peers.
 std::vector<double> distances(const std::vector<double>& values, const std::vector<std::vector<size_t>>& peers) {
   std::vector<double> z(values.size(), kNone);
   for (const auto& members : peers) {
@@ -62,7 +62,7 @@ std::vector<std::string> ordered_phases(std::vector<std::string> phases) {
 void LatencyWindow::add(int64_t rank, int64_t step, const std::map<std::string, double>& phase_seconds) {
   auto& steps = ranks_[rank];
   steps[step] = phase_seconds;
-  // A run that went back to an earlier step begins its window again.
+  // A run that went back to an earlier step starts its window again.
   steps.erase(steps.upper_bound(step), steps.end());
   while (static_cast<int64_t>(steps.size()) > most_steps_) steps.erase(steps.begin());
 }
@@ -108,7 +108,8 @@ void compare_work(LatencyMap& map, const Ranks& ranks, const Peers& peers) {
       LatencyMap::Row& row = map.rows[i];
       row.work = work[i], row.work_z = z[i];
       row.score = work[i] > 0 ? middle / work[i] : 1;
-      const auto measured = static_cast<int64_t>(ranks.at(row.rank).size());  // it may have come later than others
+      // It may have started later than others.
+      const auto measured = static_cast<int64_t>(ranks.at(row.rank).size());
       row.straggler = row.score < kStragglerScore && row.work_z > kStragglerZ && measured >= kStragglerSteps;
     }
   }

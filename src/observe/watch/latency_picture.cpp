@@ -1,4 +1,4 @@
-// The heat maps of who is slow: rank × phase, and beside it rank × step.
+// The heat maps of slow ranks: rank × phase, and next to it rank × step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kShownRows = 24;
 constexpr int kRowHeight = 24, kStripFrom = 500;  // the width from which there is room for steps
 
-// From faster than the peers to slower: a CSS class for a colour, by steps that are told apart.
+// From faster than the peers to slower: a CSS class for a colour, in distinguishable steps.
 const char* colour_of(double z) {
   if (!std::isfinite(z)) return "h0";
   if (z > 8) return "h3";
@@ -29,7 +29,7 @@ const char* colour_of(double z) {
 
 double worst_of(const LatencyMap::Row& row) { return std::isfinite(row.work_z) ? std::abs(row.work_z) : 0; }
 
-// Of many rows those that stand out most, in their order.
+// Of many rows the most conspicuous ones, in their order.
 std::vector<const LatencyMap::Row*> shown_rows(const LatencyMap& map) {
   std::vector<const LatencyMap::Row*> rows;
   for (const auto& row : map.rows) rows.push_back(&row);
@@ -43,7 +43,7 @@ std::vector<const LatencyMap::Row*> shown_rows(const LatencyMap& map) {
   return rows;
 }
 
-// The strip of each rank's steps: one path a colour, so that thousands of fields stay small.
+// The strip of each rank's steps: one path per colour, so that thousands of fields stay small.
 std::string strip(const std::vector<const LatencyMap::Row*>& rows, size_t steps, int head, int left, int step) {
   std::map<std::string, std::string> paths;
   for (size_t r = 0; r < rows.size(); ++r) {
@@ -60,13 +60,13 @@ std::string strip(const std::vector<const LatencyMap::Row*>& rows, size_t steps,
   return svg;
 }
 
-// On a phone there is room for numbers alone.
+// On a phone there is only room for numbers.
 std::string field_text(double seconds, bool narrow) {
   const double milliseconds = seconds * 1000;
   return narrow ? fixed(milliseconds, milliseconds < 9.95 ? 1 : 0) : milliseconds_text(milliseconds);
 }
 
-// Names of phases: upright where each has room, else all at a slant.
+// Names of phases: horizontal if each has room, else all slanted.
 struct Heads {
   bool slanted;
   int height;

@@ -16,7 +16,7 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr int64_t kPairedRanks = 48;  // that have room beside the loss
+constexpr int64_t kPairedRanks = 48;  // as many have room next to the loss
 
 std::string live_tile(const std::string& name, const std::string& value, const std::string& unit, const std::string& more) {
   return fmt::format("<div class=\"tile\"><span class=\"name\">{}</span><b>{}{}</b><span class=\"more\">{}</span></div>\n", name, value,
@@ -219,7 +219,7 @@ std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& ale
                                {"time", time_bar(run)},
                                {"charts", rest},
                                {"links", links_panel(run)}};
-  // The ranks of many need the whole width: then the incidents stand beside the loss.
+  // Many ranks need the whole width: then the incidents are next to the loss.
   const auto place = [&](const char* id) { return std::ranges::find(panels, id, &Panel::id); };
   if (run.world() > kPairedRanks) std::rotate(place("mesh"), place("incidents"), place("incidents") + 1);
   return panels;

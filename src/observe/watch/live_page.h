@@ -1,6 +1,6 @@
-// The live page of a run, piece by piece: panels of HTML made from a RunView, escaped here, which the page's script puts in place of those it has. Also the
-// pictures of which they are made. Everything is inside: no font, style or script comes from elsewhere, and each value is told by text or shape as well as
-// by colour.
+// The live page of a run in pieces: HTML panels made from a RunView and escaped here, which the page's script
+// puts in place of the old ones; and the pictures in them. Everything is inside the page: no font, style or
+// script is fetched, and each value is shown by text or shape as well as by colour.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Panel {
   std::string id, html;
 };
 
-// In the page's order. `narrow`: for a phone. That of the rank that is looked at closely is empty: rank_panel() makes it.
+// In the page's order. `narrow`: for a phone. The panel of the selected rank is empty: rank_panel() makes it.
 std::vector<Panel> live_panels(const RunView& run, const std::vector<Alert>& alerts, bool narrow);
 std::string live_page(const RunView& run, const std::string& base, const std::vector<Panel>& panels);
 
@@ -28,9 +28,12 @@ std::string runs_page(const std::string& panel);
 
 // Pictures.
 std::string mesh_picture(const RunView& run);
-std::string latency_picture(const LatencyMap& map, int width);  // in pixels, at least 300; steps beside phases from 500 on
-std::string rank_panel(const RunView& run, int64_t rank, const std::string& log);  // log: what log_of_rank() made
-std::string log_of_rank(const std::filesystem::path& run_folder, int64_t rank);    // the end of its log, as HTML; "" where there is none
+// In pixels, at least 300; from 500 on, steps are shown next to phases.
+std::string latency_picture(const LatencyMap& map, int width);
+// log: the result of log_of_rank().
+std::string rank_panel(const RunView& run, int64_t rank, const std::string& log);
+// The end of its log, as HTML; "" where there is none.
+std::string log_of_rank(const std::filesystem::path& run_folder, int64_t rank);
 std::string incidents_panel(const RunView& run);
 std::string time_bar(const RunView& run);
 

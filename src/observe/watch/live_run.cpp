@@ -18,7 +18,7 @@ namespace longhaul::observe {
 namespace {
 
 constexpr size_t kMostTroubles = 200, kMostIncidents = 500;
-constexpr int64_t kTraceBytes = 4 << 20;  // of each rank, when it is first met
+constexpr int64_t kTraceBytes = 4 << 20;  // of each rank, at the first poll
 constexpr int64_t kLookForFilesEvery = 5;
 constexpr double kSilentAfter_s = 60, kDriverSilentAfter_s = 15;
 
@@ -26,7 +26,8 @@ double part_of(const Interval& a, const Interval& b) {
   return static_cast<double>(std::max<int64_t>(0, std::min(a.end, b.end) - std::max(a.begin, b.begin))) * 1e-9;
 }
 
-// Seconds by phase, as status.json has them: what a rank worked alone, and apart from that what it stood still for.
+// Seconds by phase, as in status.json: the time that a rank worked alone, and separately the time that it
+// waited.
 std::map<std::string, double> phase_seconds_of(const StepTrace& step) {
   std::map<std::string, double> seconds;
   std::vector<Interval> blocked;
@@ -87,7 +88,8 @@ void StepTimes::add(double seconds) {
 
 int64_t RunView::step() const {
   int64_t written = history.steps.empty() ? 0 : history.steps.back().step;
-  // Of a run that is over the last steps may not have been told: what it ended at, and saved, is what it did.
+  // The last steps of a completed run may not have been reported: its end and its last save tell how far it
+  // came.
   if (history.end) written = std::max(written, history.end->step);
   if (history.end && history.end->reason == "finished" && !history.checkpoints.empty())
     written = std::max(written, history.checkpoints.back().step);
@@ -184,7 +186,8 @@ void LiveRun::forget() {
   last_ = {.generation = 0}, elapsed_s_ = 0, process_start_s_.reset();
 }
 
-// Seconds between two events: by the clock that no one sets, of one process; else by the wall's, which may be set back between two.
+// Seconds between two events: by the monotonic clock within one process; else by the wall clock, which may be
+// set back between two processes.
 double LiveRun::gone_since_last(const Common& common) const {
   if (last_.generation == 0) return 0;
   const double by_wall = std::max(0.0, common.wall_time - last_.wall_time);
@@ -238,7 +241,7 @@ void LiveRun::take_event(std::string_view line) {
   if (std::holds_alternative<Alarm>(event->body) || std::holds_alternative<IncidentReport>(event->body)) take_other(line);
 }
 
-// Alarms and incidents, of whatever process wrote them, and by a Longhaul that knows more kinds of events than this one.
+// Alarms and incidents of any process, even from a Longhaul version with more kinds of events than this one.
 void LiveRun::take_other(std::string_view line) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object()) {
@@ -283,12 +286,13 @@ void LiveRun::read_status() {
     text = read_text_beneath(view_.folder, status_file(""), ExitCode::kData, 64 << 20);
     if (text == status_text_) return;
     view_.status = status_from_json(text, status_file(view_.folder).string());
-  } catch (const Error&) {  // none, or half of one on a file system that cannot replace: what was read before stays
+  } catch (const Error&) {  // there is none, or half of one on a file system without atomic replacement: the last status stays
     return;
   }
   view_.status_word = {.said = view_.status->updated_wall_time, .seen = view_.now, .came = !status_text_.empty()};
   status_text_ = std::move(text);
-  // What was measured of a rank that is gone, or that has another machine now, says nothing of those that work.
+  // Measurements of a rank that is gone, or that is on another machine now, say nothing about the working
+  // ranks.
   std::map<int64_t, std::string> nodes;
   for (const RankStatus& rank : view_.status->ranks) nodes[rank.rank] = rank.node;
   window_.keep([&](int64_t rank) {
@@ -324,7 +328,7 @@ void LiveRun::read_traces() {
         stage_of_[number] = rank.pp;
         view_.traced = true;
         if (step) take_calls(number, *step);
-        // What the driver says of every step is the better measure; a trace has some steps only.
+        // The driver's report of every step is the better measure; a trace has some steps only.
         if (step && !view_.status) window_.add(number, step->step, phase_seconds_of(*step));
       } catch (const Error&) {
         ++view_.damaged_lines;
@@ -340,7 +344,7 @@ void LiveRun::read_traces() {
   }
 }
 
-// Files of ranks that an earlier, wider start had stay behind.
+// Files of ranks of an earlier start with more ranks remain.
 void LiveRun::forget_older_traces() {
   int64_t generation = 0;
   for (const auto& [name, rank] : trace_ranks_) generation = std::max(generation, rank.generation);
@@ -365,7 +369,8 @@ void LiveRun::refresh_latencies() {
   });
 }
 
-// The driver's list has those that are not over yet, too; the event stream has those before its last fifty, and what ranks did by themselves.
+// The driver's list also has incidents that are not over yet; the event stream has those before its last
+// fifty, and the reactions of ranks.
 void LiveRun::gather_incidents() {
   view_.incidents = view_.status ? view_.status->incidents : std::vector<Incident>();
   const size_t of_driver = view_.incidents.size();

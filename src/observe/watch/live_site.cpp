@@ -24,11 +24,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kTracedSteps = 5;  // that a download has
-// Of the trace files' ends: of all together, and what at least and at most of each.
+constexpr size_t kTracedSteps = 5;  // steps in a download
+// The limits of bytes that are read from the ends of trace files: for all together, and the least and the
+// most for each.
 constexpr int64_t kServedTraceBytes = 64 << 20, kLeastServedBytes = 256 << 10, kMostServedBytes = 8 << 20;
 
-// Styles stand in the page, scripts come from this server alone, nothing comes from elsewhere.
+// Styles are in the page, scripts come from this server only, nothing comes from elsewhere.
 const std::pair<std::string, std::string> kPagePolicy = {
     "Content-Security-Policy",
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"};
@@ -55,7 +56,7 @@ int64_t rank_in(const HttpRequest& request) {
 
 std::string hash_of(const std::string& text) { return fmt::format("{:012x}", xxh3(text) >> 16); }
 
-// Those of `panels` whose hash is not in `have`: "head.0123456789ab,tiles.…".
+// The panels whose hash is not in `have`: "head.0123456789ab,tiles.…".
 std::string panels_json(const std::string& title, const std::vector<Panel>& panels, const std::vector<std::string>& hashes,
                         const std::string& have) {
   std::set<std::string, std::less<>> known;
@@ -67,7 +68,7 @@ std::string panels_json(const std::string& title, const std::vector<Panel>& pane
   return ordered_json{{"title", title}, {"panels", list}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// The last steps of all ranks that have been recorded, from the ends of their files.
+// The last recorded steps of all ranks, from the ends of their files.
 std::vector<RankTrace> last_traces(const std::filesystem::path& folder) {
   std::vector<RankTrace> ranks;
   std::set<int64_t> steps;
@@ -169,7 +170,7 @@ std::vector<const RunView*> LiveSite::views() const {
   return all;
 }
 
-// Under the lock.
+// The lock must be held.
 template <class T, class Make>
 std::shared_ptr<const T> LiveSite::once_a_poll(OfPoll<T>& place, const Make& make) {
   if (place.poll != polls_) place = {.poll = polls_, .made = std::make_shared<const T>(make())};
@@ -234,7 +235,7 @@ HttpReply LiveSite::answer_of(Site& site, const std::string& what, const HttpReq
   if (what != "report.html") return not_there();
   try {
     return {.body = read_text_beneath(site.folder, "report.html"), .headers = {kReportPolicy}};
-  } catch (const Error&) {  // there is none, or a link stands in its place
+  } catch (const Error&) {  // there is none, or a link is in its place
     return not_there();
   }
 }

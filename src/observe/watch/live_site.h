@@ -1,10 +1,12 @@
-// LiveSite: runs as a site to be read: what `longhaul watch --serve` answers. poll() reads what is new, answer() renders from that at most once a poll and
-// width. Any thread may ask; poll() is for one, and alerts come of it, so nobody who asks may hold it up: under the lock that both take there is one
-// rendering a poll and width at most, and no file is read; files (traces, logs, the report) are read and replies put together outside it.
+// LiveSite: runs as a web site, which `longhaul watch --serve` serves. poll() reads what is new, and answer()
+// renders from that at most once per poll and width. Any thread may call answer(); only one may call poll(),
+// which also finds alerts, so no reader may delay it. Under the lock that both take there is at most one
+// rendering per poll and width, and no file is read; files (traces, logs, the report) are read and replies
+// assembled outside it.
 //
 //   /                the runs; the run, where there is one          /metrics                 OpenMetrics of all
-//   /run/NAME/       its page, whole                                 /run/NAME/panels         the panels that have changed, for the page's script
-//   /run/NAME/summary.json                                           /run/NAME/trace.json, trace.pftrace   the last recorded steps
+//   /run/NAME/       its whole page              /run/NAME/panels   the panels that have changed, for the page's script
+//   /run/NAME/summary.json                       /run/NAME/trace.json, trace.pftrace   the last recorded steps
 //   /run/NAME/report.html, /healthz, /live.js
 #pragma once
 
@@ -29,13 +31,14 @@ struct AlertNews {
 class LiveSite {
  public:
   LiveSite(const std::vector<std::filesystem::path>& runs, bool metrics_by_rank);
-  std::vector<AlertNews> poll(double now_wall_s);  // what began and ended; the runs are as poll() has left them until the next one
+  // The alerts that began or ended. The runs stay as they are until the next poll().
+  std::vector<AlertNews> poll(double now_wall_s);
   HttpReply answer(const HttpRequest& request);
   const RunView& run(size_t at) const { return runs_[at]->live.view(); }
   std::vector<Alert> firing(size_t at) const { return runs_[at]->alerts.firing(); }
 
  private:
-  // What has been made of one poll's state, which does not change any more.
+  // OfPoll: an immutable result that was made from the state of one poll.
   template <class T>
   struct OfPoll {
     int64_t poll = -1;
@@ -45,7 +48,7 @@ class LiveSite {
     std::string title;
     std::vector<Panel> panels;
     std::vector<std::string> hashes;
-    std::string page;  // of the wide one
+    std::string page;  // for the wide layout
   };
   struct Site {
     Site(const std::filesystem::path& run_folder, const std::string& job) : live(run_folder, job), folder(run_folder), key(job) {}
@@ -66,12 +69,12 @@ class LiveSite {
   HttpReply metrics_reply(const HttpRequest& request);
   std::vector<const RunView*> views() const;
 
-  std::mutex mutex_;                         // of runs_ but folders and keys, and of what follows
-  std::vector<std::unique_ptr<Site>> runs_;  // as many as there were at first
+  std::mutex mutex_;                         // protects runs_ except folders and keys, and the members below
+  std::vector<std::unique_ptr<Site>> runs_;  // their number does not change
   int64_t polls_ = 0;
   OfPoll<std::string> runs_panel_, metrics_[2];
   const bool metrics_by_rank_;
-  std::mutex trace_mutex_;  // one trace at a time: it may be large
+  std::mutex trace_mutex_;  // one trace at a time, because it may be large
 };
 
 std::string summary_json(const RunView& run, const std::vector<Alert>& firing);  // for machines

@@ -1,5 +1,6 @@
-// Style and script of the live page, beside those of the report (report_page.h). The page fetches its panels as HTML that is made and escaped here, once
-// a second, and only those that have changed; without scripts it is whole, only still.
+// Style and script of the live page, in addition to those of the report (report_page.h). Once a second the
+// page fetches the panels that have changed, as HTML that is made and escaped here; without scripts it is
+// complete but static.
 #pragma once
 
 #include <string_view>

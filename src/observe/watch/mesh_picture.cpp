@@ -1,4 +1,4 @@
-// Ranks as cells, by pipeline stage, coloured by what they do; and one of them looked at closely.
+// Ranks as cells, by pipeline stage, coloured by their activity; and a closer view of one of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,9 +14,10 @@
 namespace longhaul::observe {
 namespace {
 
-constexpr double kStuckAfter_s = 30;  // without progress; the driver's own deadlines are learnt per phase and decide what is done
+// Without progress; the driver learns its own deadlines per phase, and they decide the action.
+constexpr double kStuckAfter_s = 30;
 constexpr int64_t kLogBytes = 6000;
-constexpr int64_t kMostNodes = 8;  // that are shown each by itself
+constexpr int64_t kMostNodes = 8;  // as many are shown separately
 
 std::string seconds_text(double seconds) { return seconds < 10 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds); }
 
@@ -41,7 +42,7 @@ CellLook look_of(const RankStatus& rank, bool slow) {
   return look;
 }
 
-// "pp 2 × dp 4 × tp 2; of experts edp 2 × ep 4": the same ranks, named twice.
+// "pp 2 × dp 4 × tp 2; of experts edp 2 × ep 4": the same ranks with two sets of axes.
 std::string mesh_text(const std::vector<MeshAxis>& mesh) {
   std::string text, experts;
   for (const MeshAxis& axis : mesh) {
@@ -72,7 +73,7 @@ std::string node_text(const NodeStatus& node, int64_t ranks) {
   return fmt::format("<span class=\"node {}\"><b>{}</b> {}</span>", html_escaped(node.state), html_escaped(node.node), more);
 }
 
-// Where there are many, those that work are one.
+// If there are many ranks, the working ones are shown as one.
 std::string nodes_of(const RunStatus& status) {
   std::map<std::string, int64_t> ranks;
   for (const RankStatus& rank : status.ranks) ++ranks[rank.node];
@@ -110,7 +111,7 @@ std::string fact(const char* name, const std::string& value) {
                                      html_escaped(printable(value)));
 }
 
-// Its phases beside the median of its peers.
+// Its phases next to the median of its peers.
 std::string phase_bars(const RunView& run, const LatencyMap::Row& row) {
   std::string html;
   double longest = 0;

@@ -12,7 +12,7 @@ namespace {
 
 using Type = MetricFamily::Type;
 
-// Of a driver, and of runs without one.
+// For runs with and without a driver.
 constexpr std::array<std::string_view, 16> kStates = {"INIT",    "RENDEZVOUS", "CHECK",    "LOAD",   "TRAIN",  "DRAIN",
                                                       "DONE",    "SUSPECT",    "DIAGNOSE", "REPAIR", "FAILED", "waiting",
                                                       "running", "finished",   "silent",   "error"};

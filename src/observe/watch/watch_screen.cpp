@@ -103,7 +103,7 @@ void add_ranks(Screen& screen, const RunView& run) {
   screen.line(fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}", "rank", "node", "state", "phase", "step",
                           "step time", "work", "z", "heard", "progress"),
               kDim);
-  // Where there are more than lines, those with trouble.
+  // If there are more ranks than lines, those with problems are shown.
   std::vector<std::pair<double, std::string>> lines;
   const auto work_of = [&](int64_t rank) { return std::ranges::find(run.latencies.rows, rank, &LatencyMap::Row::rank); };
   std::vector<std::pair<int64_t, const RankStatus*>> ranks;

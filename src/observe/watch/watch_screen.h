@@ -1,5 +1,6 @@
-// A run as a screen of text, for `longhaul watch RUN`: where it stands, its loss as a line of blocks, its ranks, the last incidents, what fires. As many lines
-// as are given; control characters of others are shown, never obeyed.
+// A run as a screen of text, for `longhaul watch RUN`: its state, its loss as a line of blocks, its ranks,
+// the last incidents and the firing alerts. It has as many lines as are given; control characters in foreign
+// text are shown, never obeyed.
 #pragma once
 
 #include <string>
@@ -16,6 +17,7 @@ struct ScreenShape {
 };
 
 std::string watch_screen(const RunView& run, const std::vector<Alert>& firing, const ScreenShape& shape);
-std::string block_line(const std::vector<double>& values, int columns);  // "▇▆▅▃▂▁": means of as many columns; not finite: a blank
+// "▇▆▅▃▂▁": means over as many columns; not finite: a blank.
+std::string block_line(const std::vector<double>& values, int columns);
 
 }  // namespace longhaul::observe

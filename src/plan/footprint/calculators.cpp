@@ -12,12 +12,14 @@
 namespace longhaul::plan {
 namespace {
 
-// LLMCarbon's validation set. The tokens, devices and watts are its; days, MWh and tonnes are printed to two, one and two digits.
+// LLMCarbon's validation set. Tokens, devices and watts are from it; days, MWh and tonnes are printed to two,
+// one and two digits.
 struct LlmCarbonRow {
   const char* name;
   LlmCarbonQuestion question;
   double days, mwh, tonnes;
-  double actual_tonnes, error_percent;  // as reported by who trained it, and LLMCarbon's from that
+  // As reported by those who trained it, and LLMCarbon's error from that.
+  double actual_tonnes, error_percent;
 };
 
 const LlmCarbonRow kLlmCarbon[] = {
@@ -32,7 +34,8 @@ void add_llm_carbon(std::vector<CalculatorRow>& rows) {
   for (const LlmCarbonRow& row : kLlmCarbon) {
     const LlmCarbonAnswer answer = llm_carbon(row.question);
     rows.push_back({"LLMCarbon", row.name, "days", row.days, answer.days, 0.01});
-    rows.push_back({"LLMCarbon", row.name, "MWh", row.mwh, answer.mwh, 0.05});  // one digit is printed: half of it
+    // One digit is printed, so the allowance is half of it.
+    rows.push_back({"LLMCarbon", row.name, "MWh", row.mwh, answer.mwh, 0.05});
     rows.push_back({"LLMCarbon", row.name, "t CO2e", row.tonnes, answer.tonnes, 0.01});
     rows.push_back(
         {"LLMCarbon", row.name, "% from the reported t", row.error_percent, 100 * (answer.tonnes / row.actual_tonnes - 1), 0.01});
@@ -43,8 +46,9 @@ void add_llm_carbon(std::vector<CalculatorRow>& rows) {
       {"LLMCarbon", "175 B dense, by its polynomial", "TFLOP/s in a pipeline", 147.629, llm_carbon_fit(175e9).pipeline_tflops, 0.01});
   rows.push_back({"LLMCarbon", "40 B dense, by its polynomial", "TFLOP/s, tensor parallel", 60.254,
                   llm_carbon_fit(40e9).tensor_parallel_tflops, 0.01});
-  // XLM's machines: 64 processors, 64 × 256 GB of memory, 64 × 32 TB of disks, 512 V100 and 64 other boards, 20.4 days of five years. For
-  // the boards the code takes 111.6 cm² × 1.2 kg/cm² = 133.9, not the 148.2 of its column.
+  // XLM's machines: 64 processors, 64 × 256 GB of memory, 64 × 32 TB of disks, 512 V100 and 64 other boards,
+  // 20.4 days of five years. For the boards the code uses 111.6 cm² × 1.2 kg/cm² = 133.9, not the 148.2 of
+  // its column.
   const std::vector<EmbodiedPart> parts = {{64, 1.47 * 1.0}, {64, 256 * 0.4}, {64, 32768 * 0.018}, {512, 8.15 * 1.2}, {64, 111.6 * 1.2}};
   const double embodied = embodied_tonnes(parts, 20.4, 1825);
   rows.push_back({"LLMCarbon", "XLM, embodied", "t CO2e", 0.6480, embodied, 0.0001});
@@ -52,7 +56,8 @@ void add_llm_carbon(std::vector<CalculatorRow>& rows) {
 }
 
 void add_footprint_paper(std::vector<CalculatorRow>& rows) {
-  // A scenario: its size and tokens are rumours, its FLOPs were solved from the 8,800, and the pairs of MFU and life chosen for the other counts.
+  // A scenario: its size and tokens are rumours, its FLOPs were solved from the 8,800, and the pairs of MFU
+  // and life were chosen for the other counts.
   constexpr double kGpt4 = 6 * 222e9 * 13e12;
   const auto count = [&](const char* name, double published, double mfu, double years) {
     rows.push_back(
@@ -112,14 +117,16 @@ std::vector<CalculatorRow> calculator_rows() {
   add_llm_carbon(rows);
   rows.push_back({"CodeCarbon", "25 % coal, 35 % petroleum, 26 % gas, 14 % nuclear", "g/kWh", 731.59,
                   grid_mix("coal=0.25,petroleum=0.35,gas=0.26,nuclear=0.14").value.value, 0.01});
-  // Its rules of memory, in words: 5 W a module, of the 5th to 8th 90 %, of the 9th to 16th 80 %, then 70 %; 10 W at least. Sums of those by hand.
+  // Its rules for memory, in words: 5 W per module, 90 % of that for the 5th to 8th, 80 % for the 9th to
+  // 16th, then 70 %; at least 10 W. The sums are computed by hand.
   for (const auto& [modules, watts] : {std::pair<int64_t, double>{1, 10}, {4, 20}, {8, 38}, {16, 70}, {20, 84}})
     rows.push_back(
         {"CodeCarbon 3", fmt::format("memory of {} modules, by its rule", modules), "W", watts, code_carbon_memory_watts(modules), 1e-9});
   rows.push_back({"CodeCarbon 2", "memory of 512 GB, by its rule", "W", 192, code_carbon_memory_watts_v2(512), 1e-9});
   rows.push_back(
       {"ML CO2 Impact", "100 h of 300 W in us-east1, by its rule", "kg", 11.034, impact_kg(300, 100, grid("us-east1").value.value), 0.001});
-  // The intensity is the one that the card's 405B row implies, so that row proves nothing; these two do. Hours are printed to two digits.
+  // The intensity is the one that the card's 405B row implies, so that row proves nothing; these two do.
+  // Hours are printed to two digits.
   rows.push_back({"Llama 3.1 card", "70B: 7.0 M H100-hours", "t CO2e", 2040, impact_kg(700, 7.0e6, 383) * 1.08 / 1000, 20});
   rows.push_back({"Llama 3.1 card", "8B: 1.46 M H100-hours", "t CO2e", 420, impact_kg(700, 1.46e6, 383) * 1.08 / 1000, 5});
   return rows;

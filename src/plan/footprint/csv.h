@@ -1,5 +1,5 @@
-// Small tables that people write by hand: comma-separated, a first line of names, # begins a comment line, no quoting. Every complaint names file,
-// line and column.
+// Reads small hand-written tables: comma-separated, a first line of names, comment lines that begin with #,
+// no quoting. Every error names file, line and column.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ class CsvRow {
   std::map<std::string, std::string> cells_;
 };
 
-// With exactly these columns, in any order; kUsage otherwise.
+// The table must have exactly these columns, in any order; kUsage otherwise.
 std::vector<CsvRow> read_csv(std::string_view text, const std::string& name, const std::vector<std::string>& columns);
 
 }  // namespace longhaul::plan

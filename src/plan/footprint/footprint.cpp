@@ -40,7 +40,8 @@ Footprint footprint_of(FootprintInput input) {
   f.energy_useful_kwh = f.energy_it_kwh * (input.device_hours > 0 ? input.useful_hours / input.device_hours : 1);
   f.carbon_kg = f.energy_facility_kwh * place.carbon.value / 1000;
   if (place.market_carbon) f.carbon_market_kg = f.energy_facility_kwh * place.market_carbon->value / 1000;
-  f.water_on_site_l = f.energy_it_kwh * place.water_on_site.value;  // per kWh of IT: not of what cooling took
+  // Per kWh of IT, without the energy of cooling.
+  f.water_on_site_l = f.energy_it_kwh * place.water_on_site.value;
   f.water_grid_l = f.energy_facility_kwh * place.water_grid.value;
   if (input.tokens > 0) f.joules_per_token = f.energy_it_kwh * 3.6e6 / input.tokens;
   if (input.embodied.die) f.embodied_die_kg = input.embodied.die->value * f.lifetimes;

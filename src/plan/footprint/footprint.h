@@ -1,5 +1,7 @@
-// What a training costs beyond time: lives of devices, materials, energy, carbon, water. From a plan (FLOPs, device, share of its peak) or from a
-// run that has been; every figure with its uncertainty, how it was come by (measured or modelled) and its source. docs/guides/footprint.md has the method.
+// Footprint: the costs of a training other than time: lives of devices, materials, energy, carbon, water. It
+// is computed from a plan (FLOPs, device, share of its peak) or from a completed run. Every number has its
+// uncertainty, the way it was found (measured or modelled) and its source. docs/guides/footprint.md describes the
+// method.
 #pragma once
 
 #include <optional>
@@ -13,46 +15,48 @@
 
 namespace longhaul::plan {
 
-struct Place {  // where it runs
+struct Place {  // the place where it runs
   Sourced carbon = {"carbon_g_per_kwh", {}, ""};
-  std::optional<Sourced> market_carbon;  // by certificates bought; beside the other, never instead
+  // By purchased certificates; shown in addition to `carbon`, never instead of it.
+  std::optional<Sourced> market_carbon;
   Sourced pue, water_on_site, water_grid;
 };
-Place default_place();  // the world's means
+Place default_place();  // world averages
 
-// Where the devices' energy comes from, best first.
+// EnergyLevel: how the devices' energy was found, the better one first.
 enum class EnergyLevel { kMeasured, kModelled };
 
-// A part of the energy: what it is, and a source or a meter.
+// FootprintInput: the quantities from which a footprint is computed.
 struct FootprintInput {
-  std::string title;       // of the run or plan
-  bool planned = false;    // it has not been
-  double flops = 0;        // of the model; nothing done twice
-  double spent_flops = 0;  // with what was repeated
+  std::string title;       // title of the run or plan
+  bool planned = false;    // the training has not taken place
+  double flops = 0;        // of the model; nothing is counted twice
+  double spent_flops = 0;  // including repeated steps
   double tokens = 0;
   std::string device;  // "a100"; "2 cores of AMD EPYC"
   double peak = 0;     // FLOP/s of a device; 0: unknown
   double devices = 1;
-  double device_hours = 0;  // all devices, all that was allocated
-  double useful_hours = 0;  // of them, in steps that count
+  double device_hours = 0;  // of all devices, for all allocated time
+  double useful_hours = 0;  // the part of them in steps that count
   double mfu = 0;           // useful FLOPs / (peak · useful seconds)
-  double years = 2;         // of a device's life
+  double years = 2;         // lifetime of a device
   EnergyLevel level = EnergyLevel::kModelled;
-  Sourced energy_kwh;                    // of the devices and the rest of the machine, before cooling
-  Embodied embodied;                     // of one device
-  std::optional<Uncertain> material_kg;  // of one device
+  Sourced energy_kwh;                    // Energy of the devices and the rest of the machine, before cooling.
+  Embodied embodied;                     // for one device
+  std::optional<Uncertain> material_kg;  // for one device
   std::optional<Inventory> inventory;
   Place place;
-  std::vector<Sourced> assumptions;  // that went into the above
+  std::vector<Sourced> assumptions;  // the assumptions used above
 };
 
-struct EquivalentLives {  // of A100s, by the published formula with the training's own share of the peak
+// In lives of A100s, by the published formula with the training's own share of the peak.
+struct EquivalentLives {
   double lives = 0, whole = 0;
 };
 
 struct Footprint {
   FootprintInput input;
-  double lifetimes = 0;  // device-hours over the hours of a life
+  double lifetimes = 0;  // device-hours / hours of a life
   EquivalentLives a100;
   Uncertain energy_it_kwh, energy_facility_kwh, energy_useful_kwh;
   Uncertain carbon_kg, joules_per_token;
@@ -64,29 +68,29 @@ struct Footprint {
 
 Footprint footprint_of(FootprintInput input);
 
-// A training that has not been.
+// PlannedWork: a training that has not taken place.
 struct PlannedWork {
   double flops = 0, tokens = 0;
   Accelerator device = accelerator("a100");
   double gpus = 0;  // 0: their number does not matter
   double mfu = 0.35, years = 2, duty = 1;
-  double overhead = 0;  // share of time lost beside useful steps: failed, repeated, idle
+  double overhead = 0;  // share of time lost in addition to useful steps: failed, repeated, idle
   Place place;
   std::optional<Inventory> inventory;
   EmbodiedSource embodied = EmbodiedSource::kBoth;
 };
 Footprint planned_footprint(const PlannedWork& work);
 
-// kUsage naming option and unit, where a number is not what it says.
+// Throws kUsage naming option and unit if the number is outside the limits.
 void require_number(double value, const char* option, const char* unit, double least, double most);
 
-// A row of every table and page.
+// FootprintRow: a row of every table and page.
 struct FootprintRow {
-  std::string key;    // of JSON, with its unit: "energy_it_kwh"
+  std::string key;    // key in JSON, with its unit: "energy_it_kwh"
   std::string label;  // "energy of the machine"
   std::string unit;
   Uncertain value;
-  std::string how;  // source, or what it was computed from
+  std::string how;  // its source, or the inputs of its computation
 };
 std::vector<FootprintRow> rows_of(const Footprint& footprint);
 

@@ -68,7 +68,7 @@ std::vector<observe::Table> tables_of(const Footprint& f) {
   return tables;
 }
 
-// What numbers were taken for granted, with their sources.
+// The assumed numbers, with their sources.
 std::vector<const Sourced*> assumptions_of(const FootprintInput& in) {
   std::vector<const Sourced*> all;
   for (const Sourced& row : in.assumptions) all.push_back(&row);

@@ -27,7 +27,7 @@ struct Scaled {
   double factor;
   const char* unit;
 };
-// The unit in which a number of a few digits stands.
+// The unit in which the number has few digits.
 Scaled scaled(double value, std::initializer_list<Scaled> units) {
   Scaled best = *units.begin();
   for (const Scaled& unit : units) {

@@ -1,4 +1,5 @@
-// Pieces of a footprint's pages: numbers with their uncertainty, and pictures as inline SVG in the style of the report page (observe/report/report_page.h).
+// Parts of a footprint's pages: numbers with their uncertainty, and pictures as inline SVG in the style of
+// the report page (observe/report/report_page.h).
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ struct Bar {
 };
 // Horizontal bars from zero, with whiskers of one standard deviation.
 std::string bars_picture(const std::string& title, const std::string& remark, const std::string& unit, const std::vector<Bar>& bars);
-// Lives of devices over share of the peak and length of a life: the darker the more. The training's own place is ringed where it is near one.
+// Lives of devices by share of the peak and length of a life: darker is more. The field nearest to the
+// training has a ring, if one is near.
 std::string lifetimes_picture(const LifetimeGrid& grid);
 std::string rows_table(const Footprint& footprint);
 std::string tiles_of(const Footprint& footprint);

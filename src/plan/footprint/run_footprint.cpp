@@ -73,7 +73,7 @@ struct Gathered {
   }
 };
 
-// Joules of the meters; of what came behind the last step, at the mean power before.
+// Joules of the meters; for the time after the last step, at the mean power before.
 Sourced metered(const Gathered& run, double seconds) {
   const double watts = run.joules / run.metered_s;
   return {"energy_it_kwh",
@@ -82,10 +82,10 @@ Sourced metered(const Gathered& run, double seconds) {
                       run.start->energy_meters.value_or("the machine's meters"), watts, 100 * std::min(1.0, run.metered_s / seconds))};
 }
 
-// ranks: on the first one's machine; its processor time stands for each of theirs.
+// ranks: those on the first one's machine; its processor time is used for each of them.
 Sourced modelled_processor(const Gathered& run, double seconds, double cores, double ranks, FootprintInput& input) {
   const observe::RunStart& start = *run.start;
-  // Without the processor's time (events of an earlier version): that the threads worked all the while.
+  // Without processor times (in events of an earlier version): assumes that the threads worked all the time.
   const double load =
       std::min(1.0, (run.covered_s > 0 ? run.processor_s / run.covered_s : static_cast<double>(start.threads)) * ranks / cores);
   const Sourced core = core_watts(), idle = idle_share(), memory = memory_watts_per_gb();
@@ -113,7 +113,7 @@ Sourced modelled_accelerator(const Accelerator& device, double seconds, double d
                       host.value.value)};
 }
 
-// Of the first rank's machine, brought to all of them.
+// Scales the values of the first rank's machine to all machines.
 Sourced of_all_machines(Sourced first, const std::string& first_host, const std::vector<RunMachine>& machines) {
   if (machines.size() < 2) return first;
   double watts = 0, of_first = 0;
@@ -165,7 +165,7 @@ Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& 
   } else {
     input.device = machines > 1 ? fmt::format("{:g} machines with {:g} cores of {}", machines, cores, start.processor)
                                 : fmt::format("{:g} cores of {}", cores, start.processor);
-    // The machine is used up whole, so its peak is that of all cores, however few the run had.
+    // The whole machine is used up, so its peak is that of all cores, however few the run had.
     const double used = static_cast<double>(start.threads) * world;
     input.peak = start.peak_flops_per_second.value_or(0) * std::max(1.0, cores * machines / std::max(1.0, used));
     input.energy_kwh = of_all_machines(modelled_processor(gathered, seconds, cores, ranks, input), start.host, assumptions.machines);

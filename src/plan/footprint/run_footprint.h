@@ -1,7 +1,8 @@
-// The footprint of a run that was, or goes on, from its events: every process and restart of it, steps done again, evaluation, saving and waiting
-// included; the time between two processes is nobody's. Energy is the machine's meters' where the events have it, else the model's: cores and
-// their load, and memory (docs/guides/footprint.md). Events are of the first rank; where `machines` lists several, the others' energy is added: as much as the
-// first's, or by their own mean power where all of them told it.
+// The footprint of a completed or running run from its events. It includes every process and restart,
+// repeated steps, evaluation, saving and waiting, but not the time between two processes. The energy is that
+// of the machine's meters if the events have it, else it is modelled from cores, their load, and memory
+// (docs/guides/footprint.md). Events are those of the first rank; if `machines` lists several machines, the energy
+// of the others is added: as much as the first one's, or by their own mean power if all of them report it.
 #pragma once
 
 #include <filesystem>
@@ -15,19 +16,22 @@ namespace longhaul::plan {
 
 struct RunMachine {
   std::string host;
-  std::optional<double> mean_watts;  // of its meters, over what is known of the run
+  std::optional<double> mean_watts;  // by its meters, over the recorded part of the run
 };
 
 struct RunAssumptions {
-  double years = 3;  // of the machine's life
+  double years = 3;  // lifetime of the machine
   Place place = default_place();
-  std::string accelerator;                  // of a run on GPUs; empty: processors
-  std::optional<std::string> carbon_hours;  // text of a table (carbon_hours.h): the mean over the hours of the run counts
+  std::string accelerator;  // for a run on GPUs; empty: processors
+  // Text of a table (carbon_hours.h); the mean over the hours of the run is used.
+  std::optional<std::string> carbon_hours;
   std::string carbon_hours_name;
   EmbodiedSource embodied = EmbodiedSource::kBoth;
-  std::vector<RunMachine> machines;  // of all ranks; empty: one (detect::machines_of_run reads them)
+  // Machines of all ranks; empty: one (detect::machines_of_run reads them).
+  std::vector<RunMachine> machines;
 };
 
-Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& assumptions = {});  // a run folder, or events.jsonl
+// `run`: a run folder, or events.jsonl.
+Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& assumptions = {});
 
 }  // namespace longhaul::plan

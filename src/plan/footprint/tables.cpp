@@ -25,7 +25,8 @@ constexpr const char* kImpact = "ML CO2 Impact (github.com/mlco2/impact), region
 
 }  // namespace
 
-// Uncertainties of ours: 5 % of a region's mean over a year, 10 % of a kind of station, 20 % of the world's.
+// Our uncertainties: 5 % of a region's annual mean, 10 % of a kind of power station, 20 % of the world's
+// mean.
 const std::vector<Sourced>& grids() {
   static const std::vector<Sourced> all = [] {
     std::vector<Sourced> rows = {{"world", {475, 95}, "IEA 2019, world mean, as CodeCarbon's fallback"},

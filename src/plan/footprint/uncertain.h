@@ -1,5 +1,5 @@
-// A number and how far it may be off: one standard deviation. Independent errors add in quadrature, relative ones in products and quotients,
-// absolute ones in sums.
+// Uncertain: a number with its error, one standard deviation. Independent errors add in quadrature: relative
+// ones in products and quotients, absolute ones in sums.
 #pragma once
 
 #include <cmath>

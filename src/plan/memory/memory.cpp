@@ -23,7 +23,7 @@ using enum MemoryPurpose;
 
 struct ParameterCounts {
   double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
-  double state_bytes = 0;    // of the optimizer, beside masters
+  double state_bytes = 0;    // of the optimizer, in addition to masters
   UpdateMemory updating;
 };
 
@@ -36,7 +36,8 @@ void count(const layout::ParameterSpec& spec, double times, const MemoryRequest&
   if (layout::kept_wide(spec)) counts.wide += times * number(spec.elements());
 }
 
-// One layer of each kind says what all of them have: the list of a large model with experts takes milliseconds to make.
+// One layer of each kind represents all of them, because making the list of a large model with experts takes
+// milliseconds.
 ParameterCounts count_parameters(const MemoryRequest& request) {
   const recipe::ModelConfig& model = request.model;
   ParameterCounts counts{.updating = UpdateMemory(request.optimizer, wide_bytes(request.dtype))};
@@ -96,7 +97,7 @@ double packed_bytes(const MemoryRequest& request) {
   return sum;
 }
 
-// While a step goes on, each as large as the gradients.
+// During a step, each as large as the gradients.
 int64_t sums_that_wait(const MemoryRequest& request) {
   const int64_t micro_batches = std::max<int64_t>(1, request.batch / std::max<int64_t>(1, request.micro_batch));
   return layout::SumTree(micro_batches).run(0, micro_batches).most_waiting;
@@ -107,18 +108,20 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
   PurposeBytes bytes;
   bytes[kParameters] = e * counts.all + (wide - e) * counts.wide;
   bytes[kGradients] = wide * counts.all;
-  // Its state, and a master where the weight itself is not one.
+  // Its state, and a master if the weight itself is not one.
   bytes[kOptimizer] = counts.state_bytes + (e < wide ? wide * (counts.all - counts.wide) : 0);
   bytes[kPackedWeights] = packed_bytes(request);
   return bytes;
 }
 
-// Activations that live from the forward pass of each block on, up to block b of 2 · layers; blocks alternate, mixer and channel.
+// Activations that live from the forward pass of each block on, up to block b of 2 · layers; blocks
+// alternate, mixer and channel.
 class Blocks {
  public:
   explicit Blocks(const MemoryRequest& request) : model_(request.model), norm_(norm_bytes(request)) {
     for (const recipe::ChannelMixer mixer : model_.channel_mixers_used()) channels_[mixer] = channel_memory(request, mixer);
-    for (int64_t l = 0; l < model_.layers; ++l) {  // layers of one mixer are alike, but for the first of the model
+    // Layers with the same mixer are alike, except the first one of the model.
+    for (int64_t l = 0; l < model_.layers; ++l) {
       if (l == 0) first_ = mixer_memory(request, l);
       if (l > 0 && !mixers_.contains(model_.mixer(l))) mixers_[model_.mixer(l)] = mixer_memory(request, l);
     }
@@ -160,8 +163,9 @@ std::string name_of_block(int64_t block) {
   return fmt::format("backward of layer {}, {}", block / 2, block % 2 == 0 ? "mixer" : "channel");
 }
 
-// What modules that predict further ahead keep until the loss, which is where their backward pass begins: of each a layer, its input, what was joined of
-// two norms and the last norm; and the loss leaves the gradient of its hidden states at once.
+// Modules that predict further ahead keep this until the loss, where their backward pass begins: each one
+// keeps a layer, its input, the joined output of two norms and the last norm; and the loss leaves the
+// gradient of its hidden states at once.
 double predictions_bytes(const MemoryRequest& request, const Blocks& blocks) {
   if (request.model.predict_ahead == 0 || request.model.layers == 0) return 0;
   const int64_t last = 2 * (request.model.layers - 1);
@@ -169,7 +173,7 @@ double predictions_bytes(const MemoryRequest& request, const Blocks& blocks) {
   return number(request.model.predict_ahead) * (layer + 3 * norm_bytes(request) + 4 * hidden_bytes(request));
 }
 
-// Of the passes through the model, `always` being there all the time.
+// The passes through the model; `always` exists all the time.
 void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::vector<MemoryMoment>& moments) {
   const Blocks blocks(request);
   const double hidden = hidden_bytes(request), logits_each = 3 * request.tokens() * number(wide_bytes(request.dtype));
@@ -180,11 +184,14 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     moments.push_back({std::move(name), bytes});
   };
   double kept = rotary_bytes(request) + predictions_bytes(request, blocks) + embedding_bytes(request);
-  if (request.offload) {  // of each layer what its own part of the passes needs; full recomputation makes it again instead of reading it
+  // For each layer, what its own part of the passes needs; full recomputation computes it again instead of
+  // reading it.
+  if (request.offload) {
     const bool again = request.recompute == recipe::Recompute::kFull;
     add("loss", kept + norm_bytes(request) + 2 * hidden + logits_each, loss_workspace(request));
     for (int64_t b = blocks.count() - 1; b >= 0; --b) {
-      const double beside = again && b % 2 == 0 ? 0 : again ? blocks.kept(b - 1) : 0;  // the whole layer is there
+      // The whole layer is there.
+      const double beside = again && b % 2 == 0 ? 0 : again ? blocks.kept(b - 1) : 0;
       add(name_of_block(b), kept + beside + blocks.kept(b) + 2 * hidden + blocks.at(b).backward, blocks.at(b).workspace);
     }
     return;
@@ -192,14 +199,15 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
   const double last_norm = norm_bytes(request);
   if (request.recompute == recipe::Recompute::kFull) {
     const bool post = request.model.wiring == recipe::Wiring::kPostNorm;
-    // Of each layer its input, and what attention gave; post-norm: what the first norm read.
+    // For each layer its input and the result of attention; post-norm: the input of the first norm.
     kept += number(request.model.layers) * hidden + (post ? hidden : 0);
     for (int64_t l = 0; l < request.model.layers; ++l) kept += attention_result_bytes(request, l).total();
     add("loss", kept + last_norm + hidden + (request.model.layers > 0 ? hidden : 0) + logits_each, loss_workspace(request));
     for (int64_t l = request.model.layers - 1; l >= 0; --l) {
-      // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered it.
+      // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
+      // it.
       const bool last = l == request.model.layers - 1;
-      kept -= attention_result_bytes(request, l).total();  // which are among what the layer has
+      kept -= attention_result_bytes(request, l).total();  // these are included in what the layer keeps
       const double results = last ? hidden : norm_bytes(request), entered = (post && !last ? 1 : 2) * hidden;
       const double mixer = kept + (post ? 0 : hidden) + blocks.at(2 * l).kept + results + entered + hidden;
       const BlockMemory &channel = blocks.at(2 * l + 1), &sequence = blocks.at(2 * l);
@@ -210,7 +218,8 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     return;
   }
   for (int64_t b = 0; b < blocks.count(); ++b) kept += blocks.kept(b);
-  // The loss leaves the gradient of the last hidden states, which stays until the whole backward pass is over.
+  // The loss leaves the gradient of the last hidden states, which stays until the whole backward pass is
+  // over.
   add("loss", kept + last_norm + hidden + logits_each, loss_workspace(request));
   for (int64_t b = blocks.count() - 1; b >= 0; --b) {
     add(name_of_block(b), kept + hidden + blocks.at(b).backward, blocks.at(b).workspace);
@@ -251,7 +260,8 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   MemoryPlan plan;
   const ParameterCounts counts = count_parameters(request);
   PurposeBytes always = state_bytes(request, counts);
-  const double numbers = request.model.position == recipe::Position::kLearned ? 3 : 2;  // ids, labels, positions
+  // Ids, labels, positions.
+  const double numbers = request.model.position == recipe::Position::kLearned ? 3 : 2;
   always[kData] = 8 * (numbers * request.tokens() + request.documents_at_once() + 1);
   always[kWorkspace] = kept_by_threads(request) + buffers_of_threads(request);
   PurposeBytes saved = always;
@@ -268,7 +278,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   plan.moments.push_back({request.evaluates ? "last save, evaluation" : "last save", saved});
 
   const double tokens_per_step = number(request.batch) * number(request.sequence), bytes_of_token = 3 * 8;
-  // Batches that wait, one being made, one being cut into micro-batches, and these.
+  // Batches that wait, one being made, one being cut into micro-batches, and the micro-batches.
   plan.not_tensors = bytes_of_token * (tokens_per_step * (number(request.prefetch) + 3) + request.tokens());
   return plan;
 }

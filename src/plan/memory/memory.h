@@ -1,12 +1,16 @@
-// What training takes of memory, before anything is allocated: bytes by purpose at the moments of a step that can be its fullest. Closed
-// formulas over shapes, microseconds a model: a search may ask for thousands. What a module keeps for its backward pass is in
-// memory_layers.h, what operators take for their work in memory_workspace.h; docs/design/memory.md says where each term comes from.
+// The memory plan of training, made before anything is allocated: bytes by purpose at those moments of a step
+// that can be the fullest. The formulas are closed expressions in shapes and take microseconds per model,
+// because a search evaluates thousands. memory_layers.h has what a module keeps for its backward pass,
+// memory_workspace.h what operators need while they run; docs/design/memory.md says where each term comes
+// from.
 //
 //   const MemoryPlan plan = plan_memory({.model = config, .micro_batch = 4, .sequence = 2048, .threads = 8});
 //   plan.peak();                                  // the sum at the fullest moment
-//   plan.peaks()[MemoryPurpose::kActivations];    // the most of one purpose, whenever that is
+//   plan.peaks()[MemoryPurpose::kActivations];    // the largest value of one purpose at any moment
 //
-// tests/run/memory_test.cpp demands 5 % of what the allocator counts on a CPU in bf16 and fp32, for the sum and every purpose of weight. Of a GPU, and in fp64, which other operators compute, it is an estimate. Bytes are doubles: no request overflows them.
+// tests/run/memory_test.cpp requires agreement within 5 % with the allocator's counts on a CPU in bf16 and
+// fp32, for the sum and for every large purpose. On a GPU, and in fp64, which uses other operators, it is an
+// estimate. Bytes are doubles, so that no request overflows them.
 #pragma once
 
 #include <array>
@@ -24,31 +28,35 @@ struct MemoryRequest {
   recipe::ModelConfig model;
   recipe::Dtype dtype = recipe::Dtype::kBf16;
   recipe::OptimOptions optimizer{};
-  int64_t batch = 1;        // sequences a step
-  int64_t micro_batch = 1;  // sequences at once
+  int64_t batch = 1;        // sequences per step
+  int64_t micro_batch = 1;  // sequences in one pass
   int64_t sequence = 512;   // tokens
-  int64_t documents = 0;    // in a micro-batch; 0: every sequence is one
+  int64_t documents = 0;    // in a micro-batch; 0: every sequence is one document
   recipe::Recompute recompute = recipe::Recompute::kNone;
-  bool offload = false;  // what layers keep lies in a file between the passes (train.offload)
-  bool elastic = false;  // sums of micro-batches wait beside the gradients (layout/sum_tree.h)
+  bool offload = false;  // what layers keep is in a file between the passes (train.offload)
+  bool elastic = false;  // sums of micro-batches wait in addition to the gradients (layout/sum_tree.h)
   int64_t prefetch = 0;  // steps whose tokens are prepared ahead
   int64_t threads = 1;
-  bool saves_between = true;  // checkpoints on the way, not only at the end
-  int64_t checkpoint_copies =
-      1;  // sets of buffers: two where one may be on its way to the disk while the next goes into memory (checkpoint/disk/copy_out.h)
+  bool saves_between = true;  // checkpoints during the run, not only at the end
+  // Sets of buffers: two if one may be on its way to the disk while the next checkpoint goes into memory
+  // (checkpoint/disk/copy_out.h).
+  int64_t checkpoint_copies = 1;
   bool evaluates = true;
-  bool keys_apart = false;  // of a rank with copies of heads that each serve a group: those have a product of their own
-  bool on_gpu = false;      // weights and activations are in a GPU's memory, data and the checkpoint's copy in the host's
-  // Of the processor, as far as the kernels' choices depend on it.
+  // Key heads have a matrix product of their own: for a rank with copies of heads that each serve a group.
+  bool keys_apart = false;
+  // Weights and activations are in a GPU's memory, data and the checkpoint's copy in the host's.
+  bool on_gpu = false;
+  // Of the processor, if the kernels' choices depend on it.
   int64_t l2_bytes = 0;
-  double products_per_second = 5e10;  // FLOPs of one thread in the recurrence's products (kernels/linear_recurrence/cpu/cpu.h)
+  // FLOPs of one thread in the recurrence's products (kernels/linear_recurrence/cpu/cpu.h).
+  double products_per_second = 5e10;
 
   double tokens() const { return static_cast<double>(micro_batch) * static_cast<double>(sequence); }
   double documents_at_once() const { return static_cast<double>(documents > 0 ? documents : micro_batch); }
 };
 
-inline constexpr int64_t kLeastOffloaded =
-    int64_t{64} << 10;  // bytes; what is smaller train.offload leaves in memory: not worth two calls of the system
+// In bytes; smaller tensors stay in memory with train.offload, because they are not worth two system calls.
+inline constexpr int64_t kLeastOffloaded = int64_t{64} << 10;
 
 class PurposeBytes {
  public:
@@ -67,20 +75,24 @@ struct MemoryMoment {
 
 struct MemoryPlan {
   std::vector<MemoryMoment> moments;
-  double communication = 0;  // of processes: workspace that is there now and then, the parts of a sum; at no moment that is known
-  double not_tensors = 0;    // beside them, in the host's memory: the loader's batches, which the allocator does not see
+  // Workspace of processes that exists now and then, such as the parts of a sum, at unknown moments.
+  double communication = 0;
+  // Host memory in addition to tensors: the loader's batches, which the allocator does not see.
+  double not_tensors = 0;
 
-  const MemoryMoment& fullest() const;  // at least one
+  const MemoryMoment& fullest() const;  // there is at least one moment
   double peak() const { return fullest().bytes.total(); }
-  double device_peak() const;  // of a GPU: without data and the checkpoint's copy, which are in the host's memory
-  PurposeBytes peaks() const;  // each purpose's own
+  // On a GPU: without data and the checkpoint's copy, which are in the host's memory.
+  double device_peak() const;
+  PurposeBytes peaks() const;  // the peak of each purpose
 };
 
-int64_t whole_bytes(double bytes);  // for events and texts; what is beyond int64 is its largest
+int64_t whole_bytes(double bytes);  // for events and texts; values beyond int64 become its maximum
 
 MemoryPlan plan_memory(const MemoryRequest& request);
 
-// What decoding keeps of one sequence: recurrence states, whatever its length, and keys and values of every token (in pages of 256).
+// DecodingState: the memory of one sequence in decoding: recurrence states, whatever its length, and keys and
+// values of every token (in pages of 256).
 struct DecodingState {
   double bytes = 0, bytes_per_token = 0;
 };

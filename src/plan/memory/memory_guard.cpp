@@ -13,7 +13,7 @@ namespace {
 
 std::string text_of(double bytes) { return bytes_text(whole_bytes(bytes)); }
 
-// The largest value, halved as often as it takes, that fits; else the smallest one there is.
+// The largest value that fits, found by repeated halving; else the smallest possible one.
 struct Lever {
   std::string setting;  // "train.micro_batch=4"
   double bytes = 0;
@@ -44,7 +44,7 @@ class Advice {
     }
     const double now = needed_bytes(request_, owner_.plan(request_));
     std::erase_if(levers, [&](const Lever& lever) { return lever.bytes > 0.95 * now; });  // does not help
-    // Those that are enough come in their order, then the others by what they reach.
+    // Sufficient changes come first, in their order, then the others by what they achieve.
     std::stable_sort(levers.begin(), levers.end(),
                      [&](const Lever& a, const Lever& b) { return std::max(a.bytes, available_) < std::max(b.bytes, available_); });
     std::string text = levers.empty() || levers[0].bytes > available_ ? "no one option is enough; " : "";
@@ -66,7 +66,7 @@ class Advice {
       if (!possible(request)) continue;
       try {
         lever.bytes = needed_bytes(request, owner_.plan(request));
-      } catch (const Error& error) {  // the pipeline's schedule does not take so few micro-batches, or its stages other layers
+      } catch (const Error& error) {  // the pipeline's schedule does not allow so few micro-batches, or its stages need other layers
         if (error.code() != ExitCode::kUsage) throw;
         break;
       }

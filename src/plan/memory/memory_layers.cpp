@@ -47,7 +47,7 @@ double rotary_bytes(const MemoryRequest& request) {
   return request.tokens() * number(channels + angles) * number(wide_bytes(request.dtype));
 }
 
-// What a Toeplitz encoding reads, once along each axis.
+// The input of a Toeplitz encoding, once along each axis.
 double embedding_bytes(const MemoryRequest& request) {
   const size_t axes = std::max<size_t>(1, recipe::grid_of(request.model).size());
   return request.model.toeplitz > 0 ? number(static_cast<int64_t>(axes)) * hidden_bytes(request) : 0;

@@ -1,9 +1,11 @@
-// Activations of a decoder, layer by layer: what the forward pass keeps for the backward pass, and what the passes hold beside it. What a mixer
-// keeps its entry says (recipe/mixers/), from src/model and the autograd functions of src/kernels (save_for_backward); a change there is a
-// change in the entry, and tests/run/memory_test.cpp finds it. Bytes.
+// Activations of a decoder, layer by layer: what the forward pass keeps for the backward pass, and what the
+// passes need in addition. The entry of a mixer gives what it keeps (recipe/mixers/), based on src/model and
+// the autograd functions of src/kernels (save_for_backward). A change there needs a change of the entry, and
+// tests/run/memory_test.cpp detects a mismatch. In bytes.
 //
-// A block's input gradient enters its backward pass while everything it kept is still there, so each part of a layer has its peak inside its
-// own backward pass: kept so far + the gradients alive + the part's own.
+// The gradient of a block's output enters its backward pass while everything that the block kept still
+// exists. So each part of a layer has its peak within its own backward pass: all that is kept so far + the
+// existing gradients + the part's own.
 #pragma once
 
 #include "plan/memory/memory.h"
@@ -15,16 +17,19 @@ using recipe::BlockMemory;
 BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer);
 BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer);
 
-double hidden_bytes(const MemoryRequest& request);  // of [tokens, hidden]
-// What full recomputation keeps of a layer beside its input: the result of softmax attention, and its log-sum-exp.
+double hidden_bytes(const MemoryRequest& request);  // bytes of [tokens, hidden]
+// AttentionResultBytes: what full recomputation keeps of a layer in addition to its input: the result of
+// softmax attention, and its log-sum-exp.
 struct AttentionResultBytes {
   double output = 0, log_sums = 0;
   double total() const { return output + log_sums; }
 };
 AttentionResultBytes attention_result_bytes(const MemoryRequest& request, int64_t layer);
-double norm_bytes(const MemoryRequest& request);       // kept by the norm before a block: joined input, output, statistics
-double rotary_bytes(const MemoryRequest& request);     // of the table of angles, kept for the micro-batch
-double embedding_bytes(const MemoryRequest& request);  // kept before the first layer: what a Toeplitz encoding reads
+// Kept by the norm before a block: joined input, output, statistics.
+double norm_bytes(const MemoryRequest& request);
+double rotary_bytes(const MemoryRequest& request);  // table of rotation angles, kept for the micro-batch
+// Kept before the first layer: the input of a Toeplitz encoding.
+double embedding_bytes(const MemoryRequest& request);
 
 int64_t element_bytes(recipe::Dtype dtype);  // of weights and activations
 int64_t wide_bytes(recipe::Dtype dtype);     // of sums, gradients and masters

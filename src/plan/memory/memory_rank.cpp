@@ -21,16 +21,18 @@ namespace {
 using enum MemoryPurpose;
 using layout::Axis;
 
-constexpr double kGlooRound = 32.0 * (1 << 20);  // of a sum that is under way at once (comm/gloo/gloo_collectives.cpp)
+// Part of a sum that is in transfer at once (comm/gloo/gloo_collectives.cpp).
+constexpr double kGlooRound = 32.0 * (1 << 20);
 
-// Of an element of a weight: what a worker's checkpoint holds of an outer loop's state. What all agree on the first worker writes.
+// Per element of a weight: what an island's checkpoint holds of an outer loop's state. The first island
+// writes what all agree on.
 int64_t outer_saved_bytes(const recipe::OuterOptions& outer, int64_t wide, bool first_worker) {
   if (outer.method == recipe::Outer::kNone) return 0;
   const int64_t agreed = 2 + (recipe::outer_momentum_of(outer) > 0 ? 1 : 0), own = outer.method == recipe::Outer::kDelayCorrected ? 1 : 0;
   return wide * ((first_worker ? agreed : 0) + own);
 }
 
-// A table of the ranks of a run asks for each in its turn, and all stages of a pipeline share the lists.
+// A table of the ranks of a run asks for each in turn, and all stages of a pipeline share the lists.
 std::shared_ptr<const layout::Schedule> schedule_of(const layout::MeshRank& place, int64_t micro_batches) {
   struct Known {
     int64_t ranks = 0, micro_batches = 0;
@@ -69,7 +71,8 @@ class RankPlan {
     PurposeBytes passing = always;
     passing[kParameters] += state.passing_weights;
     passing[kGradients] += state.passing_gradients;
-    // The parts of a sum, of every rank one, that each adds its share of: at most a round of Gloo's, of the gradients that are summed at once.
+    // The parts of a sum, one of every rank, to which each adds its share: at most a round of Gloo's, for the
+    // gradients that are summed at once.
     plan.communication = rank_.processes ? std::min(kGlooRound, state.largest_sum) : 0;
     const double saved = saved_bytes() * number(whole_.checkpoint_copies);
     if (whole_.saves_between) passing[kCheckpoint] = saved;
@@ -96,7 +99,8 @@ class RankPlan {
   double saved_bytes() const {
     double sum = 0;
     for (const layout::ParameterSpec& spec : layout::parameters_of(whole_.model, rank_.place)) {
-      if (spec.pipeline_ranks.front() < rank_.place.coordinate(Axis::kPp)) continue;  // stages that lie on two ranks, tied embeddings
+      // Stages on two ranks, tied embeddings.
+      if (spec.pipeline_ranks.front() < rank_.place.coordinate(Axis::kPp)) continue;
       const layout::Placement placement = layout::placement_of(spec, mesh_, rank_.place.coordinate(Axis::kPp));
       const layout::AxisSet copies = layout::copied_over(placement);
       if (rank_.place.zero == 0 && mesh_.index_in_group(rank_.place.rank, copies) > 0) continue;
@@ -125,7 +129,8 @@ class RankPlan {
     return std::max(own, buffers_of_threads(seen, false));
   }
 
-  // Of each layer with experts on other ranks the order in which rows came, and back; or which tokens go.
+  // For each layer with experts on other ranks, the order of the received rows, and back; or which tokens are
+  // sent.
   double orders_of_rows() const {
     if (mesh_.size(Axis::kEp) * mesh_.size(Axis::kEtp) == 1 || rank_.experts.dispatcher == recipe::Dispatcher::kAllGather) return 0;
     double layers = 0;
@@ -135,7 +140,8 @@ class RankPlan {
     return 2 * 8 * rows * layers;
   }
 
-  // The request as if the layers of this rank were all there are: what threads keep is for the products and operators of those.
+  // The request as if the layers of this rank were all layers: threads keep buffers for the products and
+  // operators of these.
   MemoryRequest of_own_layers() const {
     MemoryRequest own = share_.local;
     std::vector<recipe::Mixer> mixers;
@@ -149,7 +155,8 @@ class RankPlan {
     return own;
   }
 
-  // Where values come for the passes through a layer (stage 3) and go, copies of them do; those of what is outside the layers stay from one update to the next.
+  // If values are fetched and released for the passes through a layer (stage 3), copies of them are too;
+  // copies of values outside the layers stay from one update to the next.
   double packed() const {
     if (!packs(whole_)) return 0;
     const bool dense_come = values_come({Axis::kDp, Axis::kCp}), experts_come = values_come({Axis::kEdp});
@@ -184,10 +191,10 @@ class RankPlan {
     }
   }
 
-  // Of a stage: what its layers keep of a micro-batch in memory.
+  // For a stage: what its layers keep of a micro-batch in memory.
   double stage_kept(const layout::Range& layers) const {
     const bool post = whole_.model.wiring == recipe::Wiring::kPostNorm, full = whole_.recompute == recipe::Recompute::kFull;
-    // The first norm stands in front of the parts that are made again, and is not asked.
+    // The first norm precedes the recomputed parts and is not asked.
     double kept = 0;
     if (full) {
       for (int64_t layer = layers.begin; layer < layers.end(); ++layer) kept += states_kept(layer);
@@ -197,7 +204,7 @@ class RankPlan {
     for (int64_t layer = layers.begin; layer < layers.end(); ++layer) kept += layer_kept(layer);
     return kept;
   }
-  // Of a layer that is made again, beside its input.
+  // For a recomputed layer, in addition to its input.
   double states_kept(int64_t layer) const {
     const double states = share_.entering_states(layer);
     const AttentionResultBytes attention = attention_result_bytes(share_.local, layer);
@@ -225,14 +232,16 @@ class RankPlan {
     return 0;
   }
 
-  // Beside the layers: angles; the order of the ids that a share of the vocabulary has; what is kept from the last layer to the loss's backward pass.
+  // Outside the layers: angles; the order of the ids in a share of the vocabulary; what is kept from the last
+  // layer to the loss's backward pass.
   double beside_layers(int64_t chunk) const {
     const double ids = first(chunk) && share_.tp > 1 ? 2 * 8 * share_.local.tokens() / number(share_.tp) : 0;
     return angles_of(chunk) + ids;
   }
   double of_loss(int64_t chunk) const {
     if (!last(chunk)) return 0;
-    // Tensor ranks make the gradient when it is asked for, from what they have gathered; one rank makes it with the loss.
+    // Tensor ranks compute the gradient on demand, from gathered values; a single rank computes it with the
+    // loss.
     return share_.last_norm() + (share_.tp > 1 ? 3 * share_.local.tokens() * share_.wide : share_.between);
   }
 
@@ -242,7 +251,7 @@ class RankPlan {
     std::vector<StageBytes> stages;
     for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
       StageBytes& stage = stages.emplace_back(StageBytes{.hidden = share_.between, .read_back = whole_.offload});
-      // What enters from elsewhere is counted with what enters.
+      // Hidden states from other ranks are counted as entering.
       const bool shared = !first(chunk) && !whole_.offload && layers_of(chunk).length > 0;
       stage.kept = stage_kept(layers_of(chunk)) - (shared ? share_.between : 0) + beside_layers(chunk) + of_loss(chunk);
       stage.postponed = last(chunk) ? share_.hidden : 0;
@@ -258,7 +267,8 @@ class RankPlan {
     }
   }
 
-  // `beside`: all that is there beside what the layers have kept of the micro-batch whose backward pass this is. postpones: products for weights wait.
+  // `beside`: everything in addition to what the layers have kept of the micro-batch of this backward pass.
+  // postpones: products for weights wait.
   void stage_moments(int64_t chunk, double beside, bool postpones, const PurposeBytes& always, std::vector<MemoryMoment>& moments) {
     const layout::Range layers = layers_of(chunk);
     const auto add = [&](std::string name, double activations, double workspace) {
@@ -269,10 +279,11 @@ class RankPlan {
     };
     const bool full = whole_.recompute == recipe::Recompute::kFull, pipelined = rank_.place.pipeline().ranks() > 1;
     double kept = beside + stage_kept(layers);
-    // The gradient of the last hidden states, which one rank's loss leaves; what the stage behind has sent is counted beside.
+    // The gradient of the last hidden states, which the loss of a single rank leaves; what the next stage has
+    // sent is counted separately.
     const double entered = last(chunk) && share_.tp == 1 ? share_.between : 0;
     if (last(chunk)) {
-      // The gradient of hidden states: tensor ranks sum theirs of all tokens when what it was made from is gone.
+      // The gradient of hidden states: tensor ranks sum theirs over all tokens when its inputs are gone.
       add("loss", kept + share_.last_norm() + (share_.tp > 1 ? share_.hidden : share_.between) + 3 * share_.local.tokens() * share_.wide,
           loss_workspace(share_.local));
       if (postpones) kept += share_.hidden;
@@ -283,7 +294,8 @@ class RankPlan {
       const bool ends_stage = pipelined && layer == layers.end() - 1;
       const double at_end = ends_stage ? end_of_stage(layer, last(chunk)) : 0;
       if (full) {
-        // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered it.
+        // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
+        // it.
         const bool next = layer + 1 < layers.end(), post = whole_.model.wiring == recipe::Wiring::kPostNorm;
         const double read_back = whole_.offload ? share_.between : 0,
                      normed = (post ? 0 : share_.between) + (share_.tp > 1 ? share_.hidden : 0);
@@ -319,8 +331,9 @@ class RankPlan {
     if (layers.length == 0 && !last(chunk)) add("a stage without layers", kept + entered, 0);
   }
 
-  // Where a stage ends, LibTorch joins the residual and the branch, whose gradients are then two tensors; a dense mixer counts them so where a norm
-  // joins them with two factors. In one precision and with a factor of 1 the branch's is the one that came.
+  // At the end of a stage LibTorch joins the residual and the branch, whose gradients are then two tensors; a
+  // dense mixer counts them so if a norm joins them with two factors. In one precision and with a factor of 1
+  // the branch's gradient is the incoming one.
   double end_of_stage(int64_t layer, bool last) const {
     if (whole_.model.channel_mixer(layer) != recipe::ChannelMixer::kDense) return 0;
     const recipe::ModelConfig::ResidualFactors factors = whole_.model.channel_factors();

@@ -14,9 +14,10 @@ namespace {
 
 using layout::Axis;
 
-constexpr int64_t kMostTokensSeen = int64_t{1} << 24;  // beyond, how documents lie on context ranks is taken as even
+// Beyond this the distribution of documents over context ranks is taken as even.
+constexpr int64_t kMostTokensSeen = int64_t{1} << 24;
 
-// The model as if what a rank has of it were all there is; layers and hidden channels are the whole model's.
+// The model as if a rank's part of it were the whole; layers and hidden channels are the whole model's.
 recipe::ModelConfig shared_model(recipe::ModelConfig model, const layout::Mesh& mesh) {
   const int64_t tp = mesh.size(Axis::kTp), ep = mesh.size(Axis::kEp), etp = mesh.size(Axis::kEtp);
   model.heads = largest_share(model.heads, tp);
@@ -32,7 +33,8 @@ recipe::ModelConfig shared_model(recipe::ModelConfig model, const layout::Mesh& 
   return model;
 }
 
-// Whether ranks that share heads are more than those that each serve a group, and hold copies of these.
+// Whether there are more sharing ranks than heads that each serve a group, so that ranks hold copies of
+// these.
 bool copies_heads(const recipe::ModelConfig& model, int64_t tp) {
   for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
     for (const recipe::MixerTensor& tensor : recipe::entry_of(mixer).tensors(model)) {
@@ -87,7 +89,7 @@ double RankShare::keys_and_values(const recipe::AttentionSizes& sizes) const {
   return channels(sizes.kv_heads * (sizes.head_dim + sizes.value_dim));
 }
 
-// Of the norm before a block, whose output another rank's tokens may join.
+// The norm before a block, whose output may be joined with another rank's tokens.
 double RankShare::norm(bool gathered) const {
   const double output = whole.recompute == recipe::Recompute::kSelective && !(gathered && tp > 1) ? 0 : gathered ? hidden : between;
   return between + output + norm_statistics();
@@ -97,7 +99,7 @@ double RankShare::norm_statistics() const {
   return (whole.model.norm == recipe::Norm::kLayer ? 2 : 1) * local.tokens() / number(tp) * wide;
 }
 
-// The last one, whose output nobody makes again.
+// The last norm, whose output is not recomputed.
 double RankShare::last_norm() const { return between + (tp > 1 ? hidden : between) + norm_statistics(); }
 
 BlockShare RankShare::mixer(int64_t layer) const {
@@ -108,8 +110,9 @@ BlockShare RankShare::mixer(int64_t layer) const {
   block.stays = small(local.tokens() * number(sizes.attention.heads) * wide) + small(recurrence_states(local, sizes.recurrence)) +
                 (local.model.mixer(layer) == recipe::Mixer::kLightning ? small(local.tokens() * wide) : 0);
   if (tp > 1) {
-    // The residual's gradient is of own tokens; that of the gathered input is not there yet while the operator goes back. Before it the gathered
-    // gradient of the block's output is, with that of the operator's.
+    // The residual's gradient is for own tokens; that of the gathered input does not exist yet during the
+    // operator's backward pass. Before it exists the gathered gradient of the block's output, with that of
+    // the operator's.
     block.backward += between - hidden;
     if (sizes.attention.heads > 0)
       block.backward = std::max(block.backward, between + hidden + channels(sizes.attention.heads * sizes.attention.value_dim));
@@ -117,7 +120,8 @@ BlockShare RankShare::mixer(int64_t layer) const {
   }
   if (cp > 1 && sizes.attention.heads > 0) context(sizes.attention, block);
   if (cp > 1 && sizes.recurrence.heads > 0) {
-    // Gradients of q, k, v of all pieces, beside those of one. Of sums over whole documents, a piece and what is made of it in their precision.
+    // Gradients of q, k, v of all pieces, in addition to those of one. For sums over whole documents, a piece
+    // and its results in their precision.
     block.kept += entering_states(layer);
     block.backward +=
         3 * channels(sizes.recurrence.heads * sizes.recurrence.key) / number(own.pieces) * (sizes.recurrence.causal ? 1 : wide / element);
@@ -130,29 +134,31 @@ double RankShare::entering_states(int64_t layer) const {
   return cp > 1 && sizes.causal ? number(own.pieces * sizes.heads * sizes.key * sizes.value) * wide : 0;
 }
 
-// A norm over channels of several ranks goes through ATen in the precision of sums: the rows, normed, times weights, and a gate's sigmoid. → what its backward pass
-// takes beside.
+// A norm over channels of several ranks is computed by ATen in the precision of sums: the rows, normalised,
+// times weights, and a gate's sigmoid. Returns what its backward pass needs in addition.
 double RankShare::norm_over_ranks(int64_t layer, const recipe::OperatorSizes& sizes, BlockShare& block) const {
   if (local.model.mixer(layer) != recipe::Mixer::kLightning) return 0;
   const double inner = local.tokens() * number(sizes.recurrence.heads * sizes.recurrence.value);
-  if (whole.recompute == recipe::Recompute::kSelective) {  // nobody makes its result again; and what was gathered is there
+  // Its result is not recomputed; and the gathered values are there.
+  if (whole.recompute == recipe::Recompute::kSelective) {
     block.kept += inner * element;
     block.backward -= hidden;
   }
   const double fused = 2 * inner * element, here = (element < wide ? 4 : 3) * inner * wide + (element < wide ? 0 : inner * element);
   block.kept += here - fused;
-  block.stays += here;  // what LibTorch's own operators keep nobody asks about
+  block.stays += here;  // what LibTorch's own operators keep is not offloaded
   return 2 * inner * wide;
 }
 
-// Ranks that keys and values go round, where neighbours share the heads (parallel/context/context_attention.cpp).
+// Ranks around which keys and values travel, where neighbours share the heads
+// (parallel/context/context_attention.cpp).
 double RankShare::members_of_ring(int64_t kv_heads) const {
   using enum recipe::ContextMethod;
   const recipe::ContextMethod method = rank.context.softmax;
   return number(method == kRing ? cp : method == kTwoLevel ? cp / std::gcd(cp, kv_heads) : 1);
 }
 
-// Those of them who have parts of the same document. Runs from both ends of the row meet all.
+// The ranks among them that have parts of the same document. Runs from both ends of the row meet all.
 double RankShare::members_that_see(double members) const {
   if (members == 1 || rank.context.split == recipe::ContextSplit::kZigzag) return members;
   const double of_document = members / std::max(1.0, whole.documents_at_once());
@@ -162,19 +168,21 @@ double RankShare::members_that_see(double members) const {
 void RankShare::context(const recipe::AttentionSizes& sizes, BlockShare& block) const {
   const double q = channels(sizes.heads * sizes.head_dim), o = channels(sizes.heads * sizes.value_dim), kv = keys_and_values(sizes);
   if (rank.context.softmax != recipe::ContextMethod::kAllGather) {
-    // Queries, keys and values in the order of the ring, or of heads, in the place of the own ones; results in both orders.
+    // Queries, keys and values in the order of the ring, or of heads, in place of the own ones; results in
+    // both orders.
     block.kept += o;
     block.backward += q + o + kv;
     const double ranks = members_that_see(members_of_ring(sizes.kv_heads)), wider = wide / element;
     if (ranks == 1) return;
-    // The gradients of results and of queries; keys and values that visit, come and leave; gradients of own ones, of those, that came and come with
-    // them, and that leave. How many of them lie there at once depends on who is late.
+    // The gradients of results and of queries; visiting keys and values, arriving and leaving; gradients of
+    // the own ones, of the visiting ones (those that came with them), and those that leave. How many of them
+    // exist at once depends on which rank is late.
     const double visiting = std::min(ranks - 1, 3.0), gradients = std::min(2 * ranks, 5.5);
     block.backward = std::max(block.backward, between + wider * q + visiting * kv + gradients * wider * kv);
     return;
   }
-  // Of some key heads at a time: keys and values of the whole row as they came and in its order, the next ones coming; their gradients in the
-  // precision of sums, twice; and those of the queries.
+  // For some key heads at a time: keys and values of the whole row as received and in its order, while the
+  // next ones arrive; their gradients in the precision of sums, twice; and those of the queries.
   const double of_group =
       own.all * number(sizes.kv_heads * (sizes.head_dim + sizes.value_dim)) / number(layout::key_head_groups(sizes.kv_heads));
   block.backward += of_group * 2 * (element + wide) + q / element * wide;
@@ -204,7 +212,8 @@ BlockShare RankShare::channel(int64_t layer) const {
   return block;
 }
 
-// Where every choice is of an expert that is here (all-gather over ranks that share each of them) sums go by the order of all choices.
+// If every choice is of an expert on this rank (all-gather over ranks that share each of them), sums use the
+// order of all choices.
 bool RankShare::tokens_travel() const {
   const int64_t ep = mesh.size(Axis::kEp), etp = mesh.size(Axis::kEtp);
   const bool all_are_here = rank.experts.dispatcher == recipe::Dispatcher::kAllGather && ep == 1 && whole.model.router.capacity_factor == 0;
@@ -218,15 +227,17 @@ double RankShare::tokens_that_come() const {
   return all * layout::chance_of_any(whole.model.experts, largest_share(whole.model.experts, ep), whole.model.experts_per_token);
 }
 
-// A rank makes the rows of its experts of the tokens that came, and adds up what was made of them in the precision of sums; the products with the weights are
-// LibTorch's, which keeps both factors. The numbers of the rows' choices lie in front of those of choices of others' experts, with all k of a token.
+// A rank computes the rows of its experts for the received tokens, and sums the results in the precision of
+// sums; the products with the weights are LibTorch's, which keeps both factors. The indices of the rows'
+// choices come before those of choices of others' experts, with all k of a token.
 void RankShare::rows_of_tokens(const MemoryRequest& tokens, BlockShare& block) const {
   const double k = number(whole.model.experts_per_token), rows = tokens.tokens() * k, came = tokens_that_come();
   const double row = number(whole.model.hidden) * element, wide_row = number(whole.model.hidden) * wide, made = rows * (wide_row + wide);
   block.kept += made - rows * row + 8 * came * k;
   block.stays += made;
-  // The experts' own backward pass begins when what was made is gone, with the gradients of all weights that came. Before it: the gradients of the sums as
-  // they come in the place of those that go, and wide; with those of rows; where the products go back, of rows, of both factors.
+  // The experts' own backward pass begins when the results are gone, with the gradients of all received
+  // weights. Before it: the gradients of the sums, incoming in place of the outgoing ones, and wide; with
+  // those of rows; during the backward pass of the products, of rows and of both factors.
   const double of_experts = block.backward - made + rows * row + (came - tokens.tokens()) * k * wide;
   const double coming = came * (row + std::max(row, element < wide ? wide_row : 0));
   block.backward = std::max({of_experts, between + coming, between + came * wide_row + rows * wide_row, between + 3 * rows * wide_row});
@@ -239,8 +250,8 @@ BlockShare RankShare::chosen(const recipe::BlockMemory& memory) const {
           .workspace = memory.workspace};
 }
 
-// What the products for the gradients of weights read, with `rows` rows: the input of the block, which the first ones share, and of the last what goes
-// into it; and the gradients of their results.
+// The inputs of the products for weight gradients, with `rows` rows: the input of the block, which the first
+// ones share, and the input of the last one; and the gradients of their results.
 double RankShare::products_of_weights(const std::vector<ProductWeight>& weights, double rows) const {
   if (weights.empty()) return 0;
   double elements = number(weights.front().in + weights.back().in);

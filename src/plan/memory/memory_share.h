@@ -1,5 +1,5 @@
-// RankShare: what of a layer's block lies on one rank of a mesh, what its passes keep and hold. Bytes, where nothing else is said. The parts of a plan
-// beside layers, and the order of passes, are memory_rank.cpp's.
+// RankShare: the part of a layer's block on one rank of a mesh, and what its passes keep and need. In bytes,
+// unless stated otherwise. memory_rank.cpp has the parts of a plan outside layers, and the order of passes.
 #pragma once
 
 #include <cstdint>
@@ -13,45 +13,49 @@
 
 namespace longhaul::plan {
 
-// What the passes through a layer's block keep and hold.
+// BlockShare: what the passes through a layer's block keep and need.
 struct BlockShare {
   double kept = 0, backward = 0, workspace = 0;
-  double stays = 0;      // of `kept`, what train.offload leaves in memory
-  double postponed = 0;  // behind a backward pass of inputs: what the products for weights will read
+  double stays = 0;      // the part of `kept` that train.offload leaves in memory
+  double postponed = 0;  // after a backward pass of inputs: what the products for weights will read
 };
 
-// The tokens of a rank inside a mixer, and those of all context ranks.
+// OwnTokens: the tokens of a rank in a mixer, and those of all context ranks.
 struct OwnTokens {
   int64_t tokens = 0, segments = 1;
   double all = 0;
-  int64_t pieces = 1;  // runs of the row
+  int64_t pieces = 1;  // contiguous runs of the row
 };
 
-// The part that falls to a rank with as much as any.
+// The part of a rank that has the largest share.
 constexpr int64_t largest_share(int64_t count, int64_t ranks) { return (count + ranks - 1) / ranks; }
 
 struct RankShare {
-  RankShare(const MemoryRequest& request, const RankRequest& rank);  // both are read for as long as this is there
+  // Both are read as long as this object lives.
+  RankShare(const MemoryRequest& request, const RankRequest& rank);
 
   BlockShare mixer(int64_t layer) const;
   BlockShare channel(int64_t layer) const;
-  double norm_before(int64_t layer, bool channel) const;  // 0: a parallel block has one
+  double norm_before(int64_t layer, bool channel) const;  // 0: a parallel block has only one norm
   double norm_statistics() const;
-  double entering_states(int64_t layer) const;  // of a recurrence over context ranks, whatever is made again: those that enter its pieces
-  double last_norm() const;                     // whose output nobody makes again
-  bool tokens_travel() const;       // to other ranks' experts, and not a row for each of a token's experts; which are not all here
-  double tokens_that_come() const;  // to this rank's experts then, and as many go
-  // What is not worth a place in train.offload's file.
+  // States of a recurrence over context ranks that enter its pieces; kept whatever is recomputed.
+  double entering_states(int64_t layer) const;
+  double last_norm() const;  // its output is not recomputed
+  // Tokens travel to other ranks' experts, rather than one row for each of a token's experts, because not all
+  // experts are here.
+  bool tokens_travel() const;
+  double tokens_that_come() const;  // then the number that come to this rank's experts; as many leave
+  // The bytes that are too small for train.offload's file.
   double small(double bytes) const { return bytes < number(kLeastOffloaded) ? bytes : 0; }
 
   const MemoryRequest& whole;
   const RankRequest& rank;
   const layout::Mesh& mesh;
   OwnTokens own;
-  MemoryRequest local;  // as if what the rank has of the model and the tokens were all there is
+  MemoryRequest local;  // as if the rank's parts of model and tokens were the whole
   int64_t tp, cp;
-  double hidden = 0, between = 0;  // of hidden states inside mixers, and between them
-  double element = 0, wide = 0;    // of a number, and of one of a sum
+  double hidden = 0, between = 0;  // bytes of hidden states in mixers, and between them
+  double element = 0, wide = 0;    // bytes of a number, and of one in a sum
 
  private:
   double channels(int64_t count) const;

@@ -14,12 +14,14 @@ double rounded_up(double x, double unit) { return std::ceil(x / unit) * unit; }
 
 // ---- products of linear layers (kernels/matmul)
 
-// Elements of a matrix [k × n] packed as the second operand: panels of 16 columns, bf16 in pairs of rows and 32 of them.
+// Elements of a matrix [k × n] packed as the second operand: panels of 16 columns, bf16 in pairs of rows and
+// 32 columns.
 double panel_elements(const MemoryRequest& request, double k, double n) {
   return (request.dtype == recipe::Dtype::kBf16 ? rounded_up(k, 32) : k) * rounded_up(n, 16);
 }
 
-// y [rows × n] = x [rows × k] B, for `groups` matrices B. halves: of gate and up the same columns at once. keeps: y is written.
+// y [rows × n] = x [rows × k] B, for `groups` matrices B. halves: the same columns of gate and up at once.
+// keeps: y is written.
 struct Product {
   double rows, groups, k, n;
   bool halves = false, keeps = true;
@@ -87,7 +89,7 @@ ThreadScratch row_product_scratch(const MemoryRequest& request) {
   return most;
 }
 
-// weight_gradient.cpp: copies of dy and x of up to 4,096 rows, packed on behalf of all threads.
+// weight_gradient.cpp: copies of dy and x of up to 4,096 rows, packed for all threads.
 double weight_gradient_scratch(const MemoryRequest& request) {
   const double e = number(element_bytes(request.dtype));
   double dy = 0, x = 0;
@@ -125,19 +127,19 @@ double attention_buffer(const MemoryRequest& request, const recipe::AttentionSiz
   return of_keys + of_tiles + kKeyBlock * kQueryTile * (2 * 4 + 3 * e);
 }
 
-// What a thread keeps for the next call, of as many threads as have work.
+// The memory that a thread keeps for the next call, for as many threads as have work.
 struct ThreadBuffer {
   double threads = 0, bytes = 0;
 };
 
-// A kv head's piece of keys is the least that a thread gets.
+// A kv head's piece of keys is the smallest work of a thread.
 ThreadBuffer attention_backward_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
   const Documents documents = documents_of(request);
   const double pieces = documents.count * number(sizes.kv_heads) * std::ceil(documents.length / keys_of_a_piece(sizes, documents));
   return {std::min(number(request.threads), pieces), attention_buffer(request, sizes)};
 }
 
-// Of a kv head, a few tiles of queries with all the heads that share it.
+// For a kv head, a few tiles of queries with all the heads that share it.
 ThreadBuffer attention_forward_buffer(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
   const double e = number(element_bytes(request.dtype)), d = number(sizes.head_dim), v = number(sizes.value_dim);
   const double threads = number(request.threads);
@@ -190,7 +192,7 @@ struct Recurrence {
     return two_pass < segmented && 4 * blocks * heads * area <= 512.0 * (1 << 20) ? Execution::kTwoPass : Execution::kSegmented;
   }
 
-  // Of one thread in the backward pass.
+  // For one thread in the backward pass.
   double worker_bytes(const MemoryRequest& request) const {
     const double e = number(element_bytes(request.dtype)), square = block * block, wide = std::max(key, value);
     const double of_keys = block * key, of_values = block * value;
@@ -199,7 +201,8 @@ struct Recurrence {
     const double fp32 =
         4 * (2 * area + 2 * key + 4 * block + 2 * square + 2 * block * wide + 8 * area + 2 * square + 2 * std::max(block, key) + 2 * block);
     const double element = e * (area + of_keys + 8 * (of_keys + of_values) + 3 * of_keys + 3 * square + of_values);
-    // Of a gate for each channel: λ, logits, four sums; instead of kept keys a block's own, and both sides of its halves, level by level.
+    // With a gate for each channel: λ, logits, four sums; instead of kept keys a block's own, and both sides
+    // of its halves, level by level.
     const double levels = 1 + std::log2(block / 16);
     const double of_gate = gated ? 4 * 6 * of_keys + e * (of_keys + 2 * levels * of_keys - 8 * of_keys) : 0;
     return fp32 + element + of_gate + e * std::max(panel_elements(request, wide, block), panel_elements(request, block, wide)) + panels +
@@ -231,7 +234,8 @@ ThreadBuffer set_buffer(const MemoryRequest& request, const recipe::RecurrenceSi
           e * (kTokens * wide + panel_elements(request, kTokens, wide) + key * value + panels) + 4 * kTokens * wide};
 }
 
-// ---- the delta rule (kernels/delta_rule): LibTorch's operators in spans of chunks, chunked.h; our own in segments of chunks, cpu_chunk.cpp
+// ---- the delta rule (kernels/delta_rule): LibTorch's operators in spans of chunks, chunked.h;
+// our own in segments of chunks, cpu_chunk.cpp
 
 struct DeltaSpans {
   DeltaSpans(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes)
@@ -275,7 +279,8 @@ ProductRole product_role(recipe::Role role) {
   return role == kChannelDown || role == kExpertDown ? ProductRole::kDown : ProductRole::kPlain;
 }
 
-// The router's is made in fp32, from the weight itself. apart: what stands beside others that all ranks share has a product of its own where it is grouped.
+// The router's product is made in fp32, from the weight itself. apart: a weight next to others that all ranks
+// share has a product of its own if it is grouped.
 std::vector<ProductWeight> products_of(const recipe::ModelConfig& model, const std::vector<recipe::MixerTensor>& tensors, bool apart) {
   std::vector<ProductWeight> products;
   bool beside_grouped = false;
@@ -353,7 +358,8 @@ double loss_workspace(const MemoryRequest& request) {
 double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes) {
   if (!packs(request) || sizes.heads == 0) return 0;
   const Documents documents = documents_of(request);
-  if (documents.length <= keys_of_a_piece(sizes, documents)) return 0;  // whoever owns the keys writes the queries' gradients
+  // The owner of the keys writes the queries' gradients.
+  if (documents.length <= keys_of_a_piece(sizes, documents)) return 0;
   constexpr double kBudget = 256.0 * (1 << 20);
   const double tiles = std::ceil(documents.length / kQueryTile), of_tile = 4 * kQueryTile * number(sizes.head_dim);
   const double all = of_tile * tiles * number(sizes.heads) * documents.count;
@@ -369,7 +375,8 @@ double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSi
   return number(wide_bytes(request.dtype)) * slots * number(sizes.heads * sizes.key * sizes.value);
 }
 
-// Of a span's backward pass, where it turns gradients of pairs into those of rows and columns: operands, gradients, pairs; two states a chunk.
+// For a span's backward pass, when it converts gradients of pairs to those of rows and columns: operands,
+// gradients, pairs; two states per chunk.
 double delta_rule_workspace(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes) {
   if (sizes.heads == 0 || own_delta_rule(request, sizes)) return 0;  // it has what its threads keep
   const DeltaSpans spans(request, sizes);
@@ -386,7 +393,8 @@ double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceS
 }
 
 double recurrence_workspace(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes) {
-  if (!packs(request) || sizes.heads == 0 || !sizes.causal) return 0;  // one sum a document has what its threads keep
+  // One sum per document needs what its threads keep.
+  if (!packs(request) || sizes.heads == 0 || !sizes.causal) return 0;
   const Recurrence recurrence(request, sizes);
   const auto execution = recurrence.execution(request);
   const double workers = recurrence.workers(request) * recurrence.worker_bytes(request);

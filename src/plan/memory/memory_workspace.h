@@ -1,5 +1,6 @@
-// Memory that operators on a CPU take for their work, as the kernels cut it: src/kernels/matmul, attention, linear_recurrence and
-// linear_cross_entropy. Bytes. Some is freed with the call, some is kept by threads for the next call and grows to the largest request.
+// Workspace that operators on a CPU need, as the kernels divide it: src/kernels/matmul, attention,
+// linear_recurrence and linear_cross_entropy. In bytes. Some of it is freed with the call; some is kept by
+// threads for the next call and grows to the largest request.
 #pragma once
 
 #include "plan/memory/memory.h"
@@ -9,31 +10,35 @@ namespace longhaul::plan {
 
 inline double number(int64_t x) { return static_cast<double>(x); }  // bytes are computed in doubles
 
-// A weight that one product reads: logical weights of the same input side by side (query, key and value; gate and up).
-enum class ProductRole { kPlain, kUp, kDown };  // up, activation and down are one operator
+// ProductWeight: a weight that one product reads: logical weights with the same input, side by side (query,
+// key and value; gate and up).
+enum class ProductRole { kPlain, kUp, kDown };  // kUp, activation and kDown are one operator
 struct ProductWeight {
   int64_t out = 0, in = 0;
-  int64_t count = 1;  // experts
+  int64_t count = 1;  // number of experts
   ProductRole role = ProductRole::kPlain;
 };
-// Of one layer; the head is apart.
+// For one layer; the head is separate.
 std::vector<ProductWeight> mixer_weights(const MemoryRequest& request, recipe::Mixer mixer);
 std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, recipe::ChannelMixer mixer);
 
-bool packs(const MemoryRequest& request);  // products on the CPU read packed weights
+bool packs(const MemoryRequest& request);  // true: products on the CPU read packed weights
 double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight);
 
-double kept_by_threads(const MemoryRequest& request);  // of linear layers
+double kept_by_threads(const MemoryRequest& request);  // for linear layers
 double buffers_of_threads(const MemoryRequest& request,
                           bool loss = true);          // of attention, and where it is made of the loss (kernels/scratch.h)
-double loss_workspace(const MemoryRequest& request);  // while the loss and its gradients are made
+double loss_workspace(const MemoryRequest& request);  // while the loss and its gradients are computed
 
-// Of the operators inside a layer's mixer, 0 for one that it does not have.
+// For the operators of a layer's mixer; 0 for an operator that it does not have.
 double attention_workspace(const MemoryRequest& request, const recipe::AttentionSizes& sizes);  // of the backward pass
-double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);   // between segments, kept for it
-double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes);    // between spans or segments, kept for it
+// States between segments, kept for the backward pass.
+double recurrence_states(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);
+// States between spans or segments, kept for the backward pass.
+double delta_rule_states(const MemoryRequest& request, const recipe::DeltaRuleSizes& sizes);
 double delta_rule_workspace(const MemoryRequest& request,
                             const recipe::DeltaRuleSizes& sizes);  // of the backward pass, LibTorch's operators
-double recurrence_workspace(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);  // of the backward pass
+// In the backward pass.
+double recurrence_workspace(const MemoryRequest& request, const recipe::RecurrenceSizes& sizes);
 
 }  // namespace longhaul::plan

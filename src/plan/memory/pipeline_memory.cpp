@@ -11,7 +11,7 @@ using layout::Action;
 using layout::Channel;
 using layout::Pass;
 
-// Of a micro-batch in one stage (parallel/pipeline/pipeline.cpp has the tensors).
+// For a micro-batch in one stage (parallel/pipeline/pipeline.cpp has the tensors).
 struct Visit {
   double kept = 0, entering = 0, leaving = 0, gradient = 0, postponed = 0;
   double total() const { return kept + entering + leaving + gradient + postponed; }
@@ -32,7 +32,7 @@ class Walk {
   Visit& visit(const Action& action) { return visits_[{action.chunk, action.micro_batch}]; }
   bool last(const Action& action) const { return schedule_.stage_of(rank_, action) == schedule_.pipeline.stages() - 1; }
 
-  // Of the stage `way` behind this one, where this rank has that too: it shares the hidden states between them.
+  // The stage `way` after this one, if this rank has that too: it shares the hidden states between them.
   Visit* neighbour(const Action& action, int64_t way) {
     const int64_t other = schedule_.stage_of(rank_, action) + way;
     if (other < 0 || other >= schedule_.pipeline.stages()) return nullptr;
@@ -75,7 +75,8 @@ class Walk {
     std::optional<double>& of_pass = action.pass == Pass::kBackward ? most.backward : most.backward_input;
     of_pass = std::max(of_pass.value_or(0), beside);
     here = {.postponed = action.pass == Pass::kBackwardInput ? stage(action).postponed : 0};
-    // The gradient of what entered is that of the stage in front of it, on this rank; what goes to another one is gone.
+    // The gradient of what entered belongs to the previous stage, on this rank; a gradient for another rank
+    // has been sent.
     if (neighbour(action, -1) != nullptr) here.gradient = stage(action).hidden;
     if (here.total() == 0) visits_.erase({action.chunk, action.micro_batch});
   }

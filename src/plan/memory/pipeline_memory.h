@@ -1,9 +1,11 @@
-// What a rank of a pipeline holds of its micro-batches while it runs the backward pass of one of them, walked off the list that trains
-// (layout/schedule/schedule.h): nothing here knows a method's name. Bytes.
+// The memory that a pipeline rank needs for its micro-batches during the backward pass of one of them, found
+// by walking the list of actions of the real training (layout/schedule/schedule.h), so that nothing here
+// depends on the method. In bytes.
 //
-// A tensor is there from the action that makes it: hidden states and gradients that are received from the start of their receive on, what a stage keeps
-// from its forward to its backward pass, products that a backward pass of inputs has postponed until their own pass. A gradient that was sent is not
-// counted: it is free as soon as the other rank has it, and the receive of that one has started before.
+// A tensor exists from the action that makes it: received hidden states and gradients from the start of their
+// receive, what a stage keeps from its forward to its backward pass, and postponed products from a backward
+// pass of inputs to the pass of weights. A sent gradient is not counted, because it is free as soon as the
+// other rank has it, and that rank's receive has started before.
 #pragma once
 
 #include <optional>
@@ -14,13 +16,16 @@
 namespace longhaul::plan {
 
 struct StageBytes {
-  double kept = 0;         // by a micro-batch, beside the hidden states that enter the stage from elsewhere
-  double hidden = 0;       // of hidden states on their way between stages, and of their gradients
-  double postponed = 0;    // behind a backward pass of inputs
-  bool read_back = false;  // what is kept lies elsewhere, and is read beside what has entered (train.offload)
+  // By a micro-batch, in addition to the hidden states that enter the stage from other ranks.
+  double kept = 0;
+  double hidden = 0;     // of hidden states in transfer between stages, and of their gradients
+  double postponed = 0;  // after a backward pass of inputs
+  // Kept data is in a file and is read back in addition to what has entered (train.offload).
+  bool read_back = false;
 };
 
-// Of a chunk: the most beside what the stage itself has kept of the micro-batch, in a backward pass and in one of inputs alone; none: there is no such pass.
+// For a chunk: the peak in addition to what the stage itself has kept of the micro-batch, in a backward pass
+// and in one of inputs only; none: there is no such pass.
 struct BesideStage {
   std::optional<double> backward, backward_input;
 };

@@ -7,7 +7,8 @@ namespace {
 
 double real(int64_t x) { return static_cast<double>(x); }
 
-// Of parameters of which `copies` ranks hold the same; `passing`: of one layer and the next, which come and go at stage 3.
+// For parameters of which `copies` ranks hold copies; `passing`: those of one layer and the next, which are
+// fetched and released at stage 3.
 void add_state(double parameters, double passing, int64_t copies, const PlanLayout& layout, RankMemory& memory) {
   const double n = std::max(1.0, real(copies / layout.zero_copies));
   const int64_t zero = n > 1 ? layout.zero : 0;
@@ -39,12 +40,13 @@ double in_flight(const PlanLayout& layout, int64_t micro_batches) {
 RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster) {
   const double tp = real(layout.tp), layers = layers_of_rank(work, layout);
   RankMemory memory;
-  // Ends of the pipeline hold the embedding, or the head; one rank both.
+  // Ends of the pipeline hold the embedding, or the head; a single rank holds both.
   const double ends =
       both_ends(layout) ? work.embedding_parameters + work.head_parameters : std::max(work.embedding_parameters, work.head_parameters);
   const double dense_layer = work.dense_parameters_of(layout.tp), experts_layer = work.expert_parameters / real(layout.ep * layout.etp);
   add_state(layers * dense_layer, 2 * dense_layer, layout.dp * layout.cp, layout, memory);
-  // Embedding and head: their gradients stay whole at every stage of ZeRO, and their values come for the passes.
+  // Embedding and head: their gradients stay whole at every stage of ZeRO, and their values are fetched for
+  // the passes.
   const double n = real(layout.dp * layout.cp) / real(layout.zero_copies);
   memory.weights += 2 * ends / tp * (layout.zero >= 3 && n > 1 ? 1 / n + 1 : 1);
   memory.gradients += 4 * ends / tp;
@@ -55,7 +57,8 @@ RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch
   const double waiting = layers * in_flight(layout, layout.micro_batches(batch));
   memory.activations = tokens * (work.kept_of(layout.recompute, layout.tp) * (layout.offload ? std::min(waiting, 2.0) : waiting) +
                                  work.kept_of(recipe::Recompute::kNone, layout.tp));
-  memory.head = tokens / tp * (2 * work.input_bytes + 4 * work.vocabulary * 0.125);  // the loss goes over the vocabulary in eighths
+  // The loss processes the vocabulary in eighths.
+  memory.head = tokens / tp * (2 * work.input_bytes + 4 * work.vocabulary * 0.125);
   memory.reserved = cluster.reserved_bytes + cluster.fragmentation * memory.total();
   return memory;
 }

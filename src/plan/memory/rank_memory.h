@@ -1,5 +1,6 @@
-// What the fullest rank of a layout holds, by purpose, in closed form for searches: bf16 weights, fp32 gradients, AdamW with fp32 masters.
-// rank_state.h has the exact state of one rank of a mesh, memory.h the whole of one process; tests compare. Bytes.
+// The memory of the fullest rank of a layout, by purpose, in closed form for searches: bf16 weights, fp32
+// gradients, AdamW with fp32 masters. rank_state.h has the exact state of one rank of a mesh, memory.h the
+// total of one process; tests compare them. In bytes.
 #pragma once
 
 #include "plan/step_time.h"
@@ -12,7 +13,7 @@ struct RankMemory {
   std::vector<std::pair<const char*, double>> rows() const;
 };
 
-// Micro-batches whose activations the first rank holds at once, in shares of all its layers.
+// Micro-batches whose activations the first rank holds at once, in units of all its layers.
 double in_flight(const PlanLayout& layout, int64_t micro_batches);
 
 RankMemory rank_memory(const Work& work, const PlanLayout& layout, int64_t batch, const Cluster& cluster);

@@ -12,14 +12,15 @@
 namespace longhaul::plan {
 namespace {
 
-// What comes for the passes through a layer.
+// The temporary part during the passes through a layer.
 struct Passing {
   double weights = 0, gradients = 0, gradient_shares = 0, summed = 0;
 };
 
 constexpr double kStageMessage = 16 << 20;  // parallel/pipeline/stage_gradients.h
 
-// Beside shared gradients of so many bytes: two messages under way, each with this rank's part and one of each other rank, and the sum of one of them.
+// In addition to shared gradients of so many bytes: two messages in transfer, each with this rank's part and
+// one of each other rank, and the sum of one of them.
 double beside_stage_sum(double bytes, double ranks) {
   const double first = std::min(bytes, kStageMessage), second = std::min(bytes - first, kStageMessage);
   return first * (ranks + 1) + second * ranks;
@@ -47,7 +48,7 @@ RankState rank_state(const std::vector<layout::ParameterSpec>& parameters, recip
     const double ranks = place.zero > 0 ? number(place.mesh.size(place.mesh.shared_over(layout::copied_over(placement)))) : 1;
     const double element = layout::kept_wide(spec) ? wide : narrow;
     const bool cut = ranks > 1, gradients_come = cut && place.gradients_leave() && spec.layer >= 0, weights_come = cut && place.zero >= 3;
-    layout::Shape share = box;  // state of other shapes (row means) is that of whole rows
+    layout::Shape share = box;  // other states (row means) are those of whole rows
     share[0] = whole_bytes(number(box[0]) / ranks + 0.5);
     held.weights += element * elements / (weights_come ? ranks : 1);
     held.gradients += wide * elements / (gradients_come ? ranks : 1);

@@ -33,8 +33,9 @@ void UpdateMemory::add(const layout::ParameterSpec& spec, const layout::Shape& s
   own_.add(elements, times / ranks);
 }
 
-// Of each row and column that the states have a number of there is a sum. Muon: directions of all shared matrices and what they become, which come and go
-// together; beside them results of those that are worked on; behind that, of the other matrices, copies of directions (with Nesterov's) and results.
+// There is one sum for each row and column of which the states have a number. Muon: directions of all shared
+// matrices and their results, which are exchanged together; in addition results of those that are being
+// computed; after that, for the other matrices, copies of directions (with Nesterov's) and results.
 double UpdateMemory::bytes() const {
   const double copies = options_.nesterov ? 2 : 1;
   const double elements = std::max(2 * shared_ + own_.at_once(), shared_ + copies * whole_.at_once());

@@ -1,4 +1,4 @@
-// Rows of A100s: Selene, which constants are fitted on, and MegaScale's cluster.
+// Rows of A100s: Selene, on which constants are fitted, and MegaScale's cluster.
 #include <fmt/format.h>
 
 #include "plan/published/published_build.h"
@@ -8,8 +8,10 @@ namespace {
 
 using recipe::Recompute;
 
-constexpr double kMegascaleReach = 0.83;  // calibration's fitted_reach() of its eight rows of Megatron-LM with 175B
-constexpr double kWindow = 1024;          // MegaScale's, not published: the one with which its printed shares and seconds agree
+// Calibration's fitted_reach() of its eight rows of Megatron-LM with 175B.
+constexpr double kMegascaleReach = 0.83;
+// MegaScale's, not published: the one with which its printed shares and seconds agree.
+constexpr double kWindow = 1024;
 
 void add_korthikanti(PublishedBuild& build) {
   struct Row {
@@ -85,7 +87,7 @@ recipe::ModelConfig megascale_model(bool large) {
   return large ? published_gpt(105, 20480, 160, 64000) : published_gpt(96, 12288, 128, 64000);
 }
 
-// What MegaScale changed, one after the other.
+// MegaScale's changes, one after the other.
 struct MegascaleTechniques {
   bool parallel_block = false, window = false, tensor = false, pipeline = false, data = false, operators = false;
 };
@@ -97,7 +99,7 @@ PublishedRow& add_megascale(PublishedBuild& build, const char* family, const std
   auto& row = build.add(family, name, "MegaScale (NSDI 2024), tables 2 and 3", model, 2048, "a100",
                         published_layout(gpus, 8, large ? 35 : 8, large ? 3 : 6, 1, Recompute::kNone), batch);
   row.assumed = "micro-batch 1; FlashAttention, whose merge the baseline's commit 285068c8 is, so nothing is made again";
-  row.layout.zero = 1;  // its stage 2 sums once a step, and keeps shares of sums
+  row.layout.zero = 1;  // its stage 2 sums once per step, and keeps shares of the sums
   row.reach = kMegascaleReach;
   Practice& practice = row.practice;
   if (t.window) practice.window = kWindow;
@@ -108,7 +110,7 @@ PublishedRow& add_megascale(PublishedBuild& build, const char* family, const std
   practice.flash = practice.causal = true;
   practice.fused = t.operators;
   if (!t.operators) practice.attention = kFirstFlashAttention;
-  if (t.window) {  // their own count has windowed attention in it
+  if (t.window) {  // their own FLOP count includes windowed attention
     row.flops -= row.work.flops.attention_full * (1 - kWindow / 2048) * static_cast<double>(batch * 2048);
     row.assumed += ", windows of 1,024";
     row.in_sight = "the size of its window";

@@ -1,6 +1,7 @@
-// Rows of models with experts (arXiv 2504.14960). One layer a stage: Megatron-LM's own best mapping of Mixtral-8x22B for these 128 GPUs, sequences and batch
-// has 7 stages a rank (core/transformer/moe/README.md), and its guide asks for several wherever there is a pipeline. The three other models have
-// but one number of stages that divides their layers, or few; `stages` has them all.
+// Rows of models with experts (arXiv 2504.14960). One layer per stage: Megatron-LM's own best mapping of
+// Mixtral-8x22B for these 128 GPUs, sequences and batch has 7 stages per rank
+// (core/transformer/moe/README.md), and its guide recommends several wherever there is a pipeline. For the
+// three other models only one number of stages divides their layers, or a few; `stages` has them all.
 #include <fmt/format.h>
 
 #include "plan/published/published_build.h"
@@ -19,7 +20,8 @@ constexpr ExpertModel kLlama = {"Llama3-8x70B", 8192, 80, 64, 8, 28672, 8, 2, 0,
 constexpr ExpertModel kQwen = {"Qwen2-57B-A14B", 3584, 28, 28, 4, 2560, 64, 8, 20480, 151936};
 constexpr ExpertModel kFine = {"Mixtral-8x22B-G8T8", 6144, 56, 48, 8, 2048, 64, 8, 0, 32768};
 
-// Of the attention's mesh and the experts'; etp 0: as tp, which is all that software without folding has.
+// The sizes of the attention's mesh and the experts'; etp 0: as tp, the only possibility for software without
+// folding.
 struct ExpertMapping {
   int64_t tp, ep, pp, etp, cp = 1;
 };
@@ -69,7 +71,7 @@ void add_table_of_methods(PublishedBuild& build) {
   }
 }
 
-// A batch of 1,024 over more and more devices, with the mappings of the table before.
+// A batch of 1,024 over an increasing number of devices, with the mappings of the previous table.
 void add_strong_scaling(PublishedBuild& build) {
   constexpr const char* kFamily = "Parallel folding, batch 1,024";
   struct Row {
@@ -90,7 +92,7 @@ void add_strong_scaling(PublishedBuild& build) {
   }
 }
 
-// As many tokens a step as 1,024 sequences of 4,096 have, in longer ones.
+// As many tokens per step as 1,024 sequences of 4,096, in longer sequences.
 void add_context_scaling(PublishedBuild& build) {
   struct Row {
     int64_t sequence, gpus, cp, tp;
@@ -104,7 +106,8 @@ void add_context_scaling(PublishedBuild& build) {
   }
 }
 
-// Without a pipeline: one stage a rank. Mappings are printed (tables 1 and 3), experts' tensor ranks are the attention's.
+// Without a pipeline: one stage per rank. Mappings are printed (tables 1 and 3); the experts' tensor ranks
+// are the attention's.
 PublishedRow& add_flat(PublishedBuild& build, const char* family, const std::string& name, const ExpertModel& of, int64_t tp, int64_t ep,
                        int64_t gpus, int64_t batch, double mfu) {
   auto& row = add_experts(build, family, name, of, {tp, ep, 1, 0}, gpus, batch, 4096, mfu);
@@ -113,7 +116,7 @@ PublishedRow& add_flat(PublishedBuild& build, const char* family, const std::str
   return row;
 }
 
-// Everything cut over data ranks, beside tensor ranks.
+// All weights are cut over data ranks, in addition to tensor ranks.
 PublishedRow& add_sharded(PublishedBuild& build, const char* family, const std::string& name, const ExpertModel& of, int64_t tp, int64_t ep,
                           int64_t gpus, int64_t batch, double mfu) {
   auto& row = add_flat(build, family, name, of, tp, ep, gpus, batch, mfu);
@@ -140,7 +143,7 @@ void add_tables_without_pipelines(PublishedBuild& build) {
     add_flat(build, kTensor, "no pipeline", r.model, r.tp, r.ep, r.gpus, 256, r.mfu);
 }
 
-// A batch of 1,024 over more and more devices.
+// A batch of 1,024 over an increasing number of devices.
 void add_strong_scaling_without_pipelines(PublishedBuild& build) {
   struct Row {
     const ExpertModel& model;

@@ -1,4 +1,4 @@
-// Dense rows of H100s. What their papers say of overlap is what is taken as overlapped, and nothing else.
+// Dense rows of H100s. Only the overlap that their papers describe is assumed.
 #include <fmt/format.h>
 
 #include "plan/published/published_build.h"
@@ -8,9 +8,11 @@ namespace {
 
 using recipe::Recompute;
 
-// "Fine-grained overlapping of data-parallel, tensor-parallel and pipeline-parallel communication (enabled by default)": of a pipeline only where its
-// stages take turns (megatron/training/arguments.py refuses it else). How many a rank has is not said: constants are fitted on the rows without a pipeline,
-// the others are ranges. In between: one layer a stage, as the same software's best mappings have (core/transformer/moe/README.md).
+// "Fine-grained overlapping of data-parallel, tensor-parallel and pipeline-parallel communication (enabled by
+// default)": in a pipeline this holds only for an interleaved schedule (megatron/training/arguments.py
+// refuses it otherwise). The number of stages per rank is not given: constants are fitted on the rows without
+// a pipeline, and the others are ranges. The value between is one layer per stage, as in the best mappings of
+// the same software (core/transformer/moe/README.md).
 void add_megatron_readme(PublishedBuild& build) {
   struct Row {
     const char* name;
@@ -37,9 +39,10 @@ void add_megatron_readme(PublishedBuild& build) {
   }
 }
 
-// §3.3.2: a layer less on the first and the last stage, whose first and last chunks have the embedding and the head alone, so that a chunk is a layer
-// and (126 + 2) / 16 = 8 of them are on a rank; point-to-point messages asynchronous; gradients summed in fp32 beside passes. Of tensor ranks' exchanges
-// no overlap is told: none is assumed.
+// §3.3.2: the first and the last stage have one layer less; their first and last chunks have only the
+// embedding and the head, so that a chunk is a layer and (126 + 2) / 16 = 8 of them are on a rank;
+// point-to-point messages are asynchronous; gradients are summed in fp32 during passes. No overlap of tensor
+// ranks' exchanges is described, and none is assumed.
 void add_llama3(PublishedBuild& build) {
   recipe::ModelConfig model{.layers = 126, .hidden = 16384, .vocabulary = 128256, .heads = 128, .head_dim = 128};
   model.softmax.kv_heads = 8;

@@ -1,4 +1,5 @@
-// Rows of trainings whose weights are cut over all ranks (ZeRO-3, FSDP), and what Narayanan set beside them.
+// Rows of trainings whose weights are cut over all ranks (ZeRO-3, FSDP), and the rows that Narayanan compared
+// with them.
 #include <fmt/format.h>
 
 #include "plan/published/published_build.h"
@@ -8,7 +9,8 @@ namespace {
 
 using recipe::Recompute;
 
-// Table 2: DeepSpeed's ZeRO-3 without other parallelism beside Megatron-LM's own, on the same cluster.
+// Table 2: DeepSpeed's ZeRO-3 without other parallelism, compared with Megatron-LM's own, on the same
+// cluster.
 void add_narayanan_shards(PublishedBuild& build) {
   struct Row {
     bool large, sharded;
@@ -36,7 +38,8 @@ void add_narayanan_shards(PublishedBuild& build) {
   }
 }
 
-// All that the tables say of a row: micro-batch, micro-batches a step, recomputation, dtype of sums.
+// The values that the tables give for a row: micro-batch, micro-batches per step, recomputation, dtype of
+// sums.
 void add_llm_foundry(PublishedBuild& build) {
   struct Row {
     const char *name, *device;

@@ -48,7 +48,8 @@ class RateSimulation {
     return run_.kinds.back();
   }
 
-  // From a restart to a fault: whole intervals with their checkpoints; of the last what was safe before the fault is kept.
+  // From a restart to a fault: whole intervals with their checkpoints; of the last interval, what was safe
+  // before the fault is kept.
   void train(double begin_s, double end_s) {
     const double cycle_s = run_.interval_s + run_.checkpoint_s, length_s = end_s - begin_s;
     const double cycles = std::floor(length_s / cycle_s);
@@ -93,7 +94,8 @@ class RateSimulation {
   EffectiveRate rate_;
 };
 
-// Faults as ByteRobust counted them in three months (arXiv 2509.16293 Table 1), by how they show: a process that ends, a hang, a machine that is gone.
+// Faults as ByteRobust counted them in three months (arXiv 2509.16293 Table 1), by their symptoms: a process
+// that ends, a hang, a machine that is gone.
 std::vector<FaultKind> kinds_of(const MeasuredTimes& measured, double restart_s, double replace_s) {
   return {{.name = "process ends", .share = 0.78, .detect_s = measured.detect_s, .diagnose_s = measured.diagnose_s, .restart_s = restart_s},
           {.name = "hang",
@@ -136,7 +138,8 @@ std::vector<RateScenario> rate_scenarios(const MeasuredTimes& measured) {
        .interval_s = 1,
        .checkpoint_s = measured.save_s,
        .kinds = kinds_of(measured, measured.restart_s, 5)});
-  // 419 unexpected interruptions in 54 days; more than 90 % effective. Restart at that size: groups under 30 s (MegaScale), memory and warm-up 30 s.
+  // 419 unexpected interruptions in 54 days; more than 90 % effective. Restart at that size: groups under 30
+  // s (MegaScale), memory and warm-up 30 s.
   add("16,384 GPUs, a fault each 3.1 h, this program's ways",
       "arXiv 2407.21783 Table 5; times as given, restart + 60 s, replacement + 60 s",
       {.days = 54,
@@ -153,8 +156,8 @@ std::vector<RateScenario> rate_scenarios(const MeasuredTimes& measured) {
        .checkpoint_s = 10,
        .durable_s = 60,
        .kinds = kinds_of(measured, measured.restart_s + 60, 60)});
-  // MegaScale: more than 100 restarts in weeks; found and diagnosed in less than 10 minutes, caught up in less than
-  // 15, which is the half interval that is done again; more than 90 %.
+  // MegaScale: more than 100 restarts in weeks; detected and diagnosed in less than 10 minutes, caught up in
+  // less than 15, which is the half interval that is repeated; more than 90 %.
   add("MegaScale's own: 100 restarts in 4 weeks, 10 min to find, 15 min to catch up", "arXiv 2402.15627 §6.3: their upper bounds",
       {.days = 28,
        .mean_to_failure_s = 28 * kDay_s / 100,

@@ -24,7 +24,7 @@ double between(double x, double x0, double x1, double y0, double y1) {
   return std::exp(std::log(y0) + share * (std::log(y1) - std::log(y0)));
 }
 
-// Of the curve at this compute; false: it has not been there.
+// The point of the curve at this compute; false: the curve does not reach it.
 bool read_off(const LossCurve& curve, double compute, EnvelopePoint& point) {
   const auto& points = curve.points;
   if (points.size() < 2 || compute < points.front().compute || compute > points.back().compute) return false;
@@ -52,7 +52,7 @@ LossCurve smoothed(const LossCurve& curve, double window, double skip) {
     const LossPoint& point = curve.points[i];
     sum += point.loss;
     while (begin < i && std::log(curve.points[begin].compute) < std::log(point.compute) - window) sum -= curve.points[begin++].loss;
-    if (begin == i) sum = point.loss;  // no rounding of what went before
+    if (begin == i) sum = point.loss;  // removes rounding errors of earlier points
     if (point.tokens < first_tokens || curve.points[begin].tokens < first_tokens) continue;
     // The window's mean is the loss at its middle.
     LossPoint middle = curve.points[begin + (i - begin) / 2];
@@ -81,7 +81,7 @@ std::vector<EnvelopePoint> envelope(std::span<const LossCurve> curves, int64_t p
       best = here;
       best.curve = c;
     }
-    // A gap between runs, or a loss that a run with less compute has already beaten: not on the envelope.
+    // A gap between runs, or a loss that a run with less compute has already reached, is not on the envelope.
     if (std::isfinite(best.loss) && (result.empty() || best.loss < result.back().loss)) result.push_back(best);
   }
   return result;

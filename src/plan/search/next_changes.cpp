@@ -11,7 +11,7 @@ namespace {
 using recipe::PipelineSchedule;
 using recipe::Recompute;
 
-// As a search would try it, but for its limits of size.
+// As a search would try it, except for its limits of size.
 bool can_be(const Work& work, const PlanLayout& layout, int64_t batch) {
   const int64_t stage = layout.dp * layout.tp * layout.cp;
   if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1 || layout.cp < 1 || batch % (layout.dp * layout.micro_batch) != 0) return false;
@@ -46,7 +46,7 @@ class Neighbours {
     if (from_.micro_batch % 2 == 0) add("micro-batches half as large", [](PlanLayout& to) { to.micro_batch /= 2; });
   }
 
-  // A factor of two from one axis to another.
+  // Moves a factor of two from one axis to another.
   void add_axes() {
     struct Size {
       const char* name;

@@ -1,4 +1,5 @@
-// What a small change of a plan would gain: its layout changed in one thing or one factor of two moved from an axis to another, its batch, its cluster.
+// The gain of small changes of a plan: one value of its layout changed, one factor of two moved from one axis
+// to another, or another batch or cluster.
 #pragma once
 
 #include "plan/search/search.h"
@@ -10,10 +11,10 @@ struct Change {
   std::string what;
   Of of = Of::kLayout;
   PlanCandidate candidate;
-  bool fits = true;  // into the device's memory
+  bool fits = true;  // fits into the device's memory
 };
 
-// The fastest first, whether they fit or not.
+// The fastest first, whether they fit into memory or not.
 std::vector<Change> next_changes(const Work& work, const PlanCandidate& plan, const Cluster& cluster, int64_t batch);
 
 }  // namespace longhaul::plan

@@ -1,4 +1,4 @@
-// A search as a page to look at: one file that needs nothing else.
+// The result of a search as one self-contained page.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ std::string error_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ra
 std::string long_text(double seconds) { return seconds < 3 * 86400 ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / 86400); }
 std::string rounded(double value) { return value < 1000 ? fmt::format("{:.3g}", value) : observe::grouped(value); }
 
-// The parts that cost most: why it is as fast as it is.
+// The parts with the highest cost, which explain the speed.
 std::vector<std::string> reasons_of(const PlanCandidate& plan) {
   auto rows = plan.parts.rows();
   std::ranges::sort(rows, std::ranges::greater(), [](const auto& row) { return row.second; });
@@ -121,7 +121,8 @@ ordered_json head_of(const PlanReport& report) {
             {"source", report.cluster.efficiency.source}}}};
 }
 
-// For people: of the batch and the cluster all that make a difference; of the layout the best few that fit, and fewer that memory alone forbids.
+// For people: of the batch and the cluster all changes that make a difference; of the layout the best few
+// that fit, and fewer that fail only by memory.
 std::vector<Change> told_changes(const std::vector<Change>& all, double tokens_per_second) {
   constexpr int kFitting = 8, kTooLarge = 3;
   int fitting = 0, large = 0;

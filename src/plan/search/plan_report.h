@@ -1,4 +1,4 @@
-// What a search found and what a plan is made of: tables for the terminal, JSON for machines.
+// The result of a search and the parts of a plan: tables for the terminal, JSON for machines.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -20,7 +20,7 @@ struct PlanReport {
 std::string plan_text(const PlanReport& report, bool colours);
 nlohmann::ordered_json plan_json(const PlanReport& report);
 
-// Where the time and the memory of one plan go, and what the next change would gain.
+// Shows how the time and the memory of one plan are used, and what the next change would gain.
 std::string explain_text(const PlanReport& report, const PlanCandidate& plan, bool colours);
 nlohmann::ordered_json explain_json(const PlanReport& report, const PlanCandidate& plan);
 

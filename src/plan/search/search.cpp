@@ -23,7 +23,7 @@ std::vector<int64_t> powers_of_two(int64_t most) {
   return powers;
 }
 
-// With a number that is none every comparison is false, and a search would throw good layouts away without a word.
+// With a NaN every comparison is false, and a search would silently discard good layouts.
 PlanCandidate timed(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch, const RankMemory& memory) {
   PlanCandidate candidate{.layout = layout, .parts = step_parts(work, layout, batch, cluster, default_practice(layout)), .memory = memory};
   candidate.seconds = candidate.parts.total();
@@ -94,7 +94,7 @@ class Searcher {
     }
   }
 
-  // Once none of a size fits, none that is larger does.
+  // If none of a size fits, none that is larger does.
   void try_micro_batches(PlanLayout layout) {
     for (const int64_t micro_batch : powers_of_two(std::max<int64_t>(1, limits_.batch / layout.dp))) {
       layout.micro_batch = micro_batch;
@@ -124,7 +124,8 @@ class Searcher {
     return any;
   }
 
-  // At each stage of ZeRO, which costs here and gains there, the least recomputation that fits: more of it only costs.
+  // At each stage of ZeRO, which has its own cost and gain, the least recomputation that fits: more of it
+  // only costs.
   bool try_memory(PlanLayout layout) {
     const int64_t most = layout.dp * layout.cp > 1 ? 3 : 0;
     bool any = false;

@@ -1,5 +1,6 @@
-// Search: every layout of a model on a cluster that can be, by how long its step takes. What cannot be falls by class, and the class says why:
-// numbers that do not divide, memory, too few micro-batches. A microsecond or two a layout: of large models with experts half a million.
+// Search evaluates all possible layouts of a model on a cluster by the time of a step. Impossible layouts are
+// rejected by class, with a reason: numbers that do not divide, memory, too few micro-batches. It takes a
+// microsecond or two per layout; large models with experts have half a million.
 #pragma once
 
 #include <string>
@@ -13,9 +14,9 @@ namespace longhaul::plan {
 inline constexpr int64_t kLeastContext = 512;  // tokens of a sequence on a context rank
 
 struct SearchLimits {
-  int64_t batch = 0;         // sequences a step
-  int64_t keep = 10;         // layouts that are told
-  int64_t most_context = 0;  // ranks of a sequence; 0: as many as leave each kLeastContext tokens
+  int64_t batch = 0;         // sequences per step
+  int64_t keep = 10;         // number of layouts to return
+  int64_t most_context = 0;  // limit of ranks per sequence; 0: as long as each has kLeastContext tokens
 };
 
 struct PlanCandidate {
@@ -33,14 +34,14 @@ struct Rejected {
 
 struct SearchResult {
   std::vector<PlanCandidate> best;  // fastest first
-  std::vector<Rejected> rejected;   // most first
+  std::vector<Rejected> rejected;   // most frequent first
   int64_t tried = 0;
-  double seconds = 0;  // that the search took
+  double seconds = 0;  // duration of the search
 };
 
 SearchResult search(const Work& work, const Cluster& cluster, const SearchLimits& limits);
 
-// One layout, whether it would be found or not.
+// Evaluates one layout, whether the search would find it or not.
 PlanCandidate evaluate(const Work& work, const PlanLayout& layout, const Cluster& cluster, int64_t batch);
 
 }  // namespace longhaul::plan

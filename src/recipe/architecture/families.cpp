@@ -13,7 +13,7 @@ namespace longhaul::recipe {
 
 namespace {
 
-// What makes a model one of a family.
+// The properties by which a model belongs to a family.
 struct Rule {
   bool (*holds)(const ModelConfig&);
   std::vector<std::string_view> keys;
@@ -31,7 +31,7 @@ bool factors_are_one(const ModelConfig& model) {
   return model.channel_factors() == ModelConfig::ResidualFactors{};
 }
 
-// One window, and which layers have it, is what a configuration can say.
+// A configuration can only express one window, and which layers have it.
 bool one_window(const ModelConfig& model) {
   int64_t found = 0;
   for (const int64_t window : model.softmax.windows) {
@@ -90,7 +90,8 @@ const Rule kPlainRouter{[](const ModelConfig& m) {
                          "model.router_scale", "model.router_groups"},
                         "its router is a normalised softmax without bias, scale and groups"};
 
-// What configurations of public families say nothing of; what predicts further ahead is left out of them.
+// Options that configurations of public families do not have; modules that predict further ahead are left out
+// of them.
 const Rule kNoMup{
     [](const ModelConfig& m) { return m.width_factor() == 1; }, {"model.mup_base_hidden"}, "its logits are not divided, as muP's are"};
 const Rule kNoOutputGate{
@@ -141,7 +142,7 @@ std::vector<Rule> rules_of_minimax(std::initializer_list<Rule> own) {
   return all;
 }
 
-// As flash-linear-attention has them: layers of one mixer and SwiGLU, without positions.
+// As in flash-linear-attention: layers of one mixer and SwiGLU, without positions.
 std::vector<Rule> rules_of_flash_linear(Rule mixers, std::initializer_list<Rule> own) {
   std::vector<Rule> all = {kSwigluRms, kDense, kPreNorm, kNoPositions, std::move(mixers)};
   all.insert(all.end(), own);

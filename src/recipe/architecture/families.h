@@ -1,6 +1,7 @@
-// Families: under whose public names a model's weights are published. Public checkpoints of a family hold exactly one kind of model;
-// another one could be trained but never exported, so model.family refuses it. One entry a family, listed in families.cpp; how its files
-// are read and written is src/model/families. "longhaul" holds every model. Pure functions; thread-safe.
+// Families: the public naming schemes under which a model's weights are published. Public checkpoints of a
+// family hold exactly one kind of model; another kind could be trained but never exported, so model.family
+// refuses it. Each family has one entry, listed in families.cpp; src/model/families reads and writes its
+// files. "longhaul" can hold every model. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@
 namespace longhaul::recipe {
 
 std::vector<std::string> family_names();
-// Why files of model.family cannot hold the model, if they cannot; an unknown family too.
+// Adds the reasons why files of model.family cannot hold the model; an unknown family is one.
 void check_family(const ModelConfig& model, std::vector<Problem>& out);
 
 }  // namespace longhaul::recipe

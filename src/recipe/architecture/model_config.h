@@ -1,5 +1,6 @@
-// ModelConfig: the shape of a model, as written under [model] in a recipe or in a preset. Plain data; every option's range,
-// unit and sentence is declared in model_config.cpp, or beside the mixer whose own it is (recipe/mixers/). Layer l uses mixers[l % mixers.size()].
+// ModelConfig: the shape of a model, as written under [model] in a recipe or preset. Plain data. The range,
+// unit and sentence of every option are declared in model_config.cpp, or in the file of the mixer that has it
+// (recipe/mixers/). Layer l uses mixers[l % mixers.size()].
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ namespace longhaul::recipe {
 
 class OptionSet;
 
-// In the order of the list in mixers.cpp.
+// Values are in the order of the list in mixers.cpp.
 enum class ChannelMixer { kDense, kExperts, kNone };
 enum class Norm { kRms, kLayer, kSimpleRms };  // simple: without weights (TransNormerLLM)
 enum class Channel {
@@ -37,13 +38,14 @@ enum class Channel {
   kGelu,
   kGlu,
   kNone
-};  // gelu: up, tanh-GeLU, down (GPT-2). glu: SwiGLU without silu. none: layers without one (Mamba-2)
-// post: residual = the normed tensor, times alpha (DeepNorm, docs/sources/minimax-01.md §2.1). parallel: both mixers read one norm (docs/sources/megascale.md §2.1)
+};  // gelu: up, tanh-GeLU, down (GPT-2); glu: SwiGLU without silu; none: layers without one (Mamba-2)
+// post: residual = the normalised tensor times alpha (DeepNorm, docs/sources/minimax-01.md §2.1). parallel:
+// both mixers read the same norm's output (docs/sources/megascale.md §2.1).
 enum class Wiring { kPreNorm, kPostNorm, kParallel };
 enum class Position { kRotary, kLearned, kNone };
 enum class Initialisation { kXavierDeepnorm, kNormal };
 
-// Names as written in recipes, in the order of the values.
+// The names in recipes, in the order of the values.
 std::vector<std::string_view> names_of(Norm);
 std::vector<std::string_view> names_of(Channel);
 std::vector<std::string_view> names_of(Wiring);
@@ -51,8 +53,9 @@ std::vector<std::string_view> names_of(Position);
 std::vector<std::string_view> names_of(Initialisation);
 
 struct ModelConfig {
-  std::string preset;               // name of the preset (recipe/architecture/presets.h) that filled the defaults; empty: none
-  std::string family = "longhaul";  // whose public tensor names import and export use (recipe/architecture/families.h)
+  std::string preset;  // the preset (presets/*/NAME.toml) that gave the defaults; empty: none
+  // Its public tensor names are used by import and export (recipe/architecture/families.h).
+  std::string family = "longhaul";
 
   int64_t layers = 8;
   int64_t hidden = 512;
@@ -60,8 +63,8 @@ struct ModelConfig {
   int64_t heads = 8;
   int64_t head_dim = 64;
   std::vector<Mixer> mixers = {Mixer::kSoftmax};  // pattern repeated over the layers
-  bool causal = true;                             // false: every token reads all tokens of its document, those behind it too
-  SoftmaxOptions softmax;                         // what belongs to one mixer
+  bool causal = true;                             // false: every token reads all tokens of its document, later ones too
+  SoftmaxOptions softmax;                         // options of one mixer each
   LightningOptions lightning;
   Hgrn2Options hgrn2;
   TnlOptions tnl;
@@ -84,64 +87,74 @@ struct ModelConfig {
   int64_t intermediate = 2048;  // width of one expert, or of the dense channel mixer
   int64_t experts = 0;          // 0: dense
   int64_t experts_per_token = 2;
-  std::vector<int64_t> dense_layers;  // of a model with experts: layers, counted from 0, whose channel mixer is dense all the same
-  int64_t dense_intermediate = 0;     // their width; 0: intermediate
-  int64_t shared_experts = 0;         // that every token passes through beside the chosen ones: one channel mixer of so many widths
-  int64_t shared_intermediate = 0;    // width of one; 0: intermediate
-  bool shared_gate = false;           // what they make is times σ of a learned number of each token
-  double auxiliary_loss = 0.01;  // coefficient of the balance loss, in the form of router.balance_form (model/experts/router_balance.h)
-  double z_loss = 0.0;           // coefficient of mean (logsumexp of router logits)²
+  // In a model with experts: layers, counted from 0, whose channel mixer is dense.
+  std::vector<int64_t> dense_layers;
+  int64_t dense_intermediate = 0;  // width of these layers; 0: intermediate
+  // Experts that every token uses in addition to the chosen ones, computed as one channel mixer of their
+  // total width.
+  int64_t shared_experts = 0;
+  int64_t shared_intermediate = 0;  // width of one; 0: intermediate
+  bool shared_gate = false;         // their output is multiplied by σ of a learned linear function of each token
+  // Coefficient of the balance loss in the form of router.balance_form (model/experts/router_balance.h).
+  double auxiliary_loss = 0.01;
+  double z_loss = 0.0;  // coefficient of mean (logsumexp of router logits)²
   RouterOptions router;
 
   Norm norm = Norm::kRms;
   double norm_eps = 1e-5;
   Wiring wiring = Wiring::kPreNorm;
-  double alpha = 0;                            // residual factor; 0: (2·layers)^0.25 of post-norm, 1 of pre-norm
+  double alpha = 0;                            // residual factor; 0: (2·layers)^0.25 for post-norm, 1 for pre-norm
   double beta = 1;                             // branch factor
-  double channel_alpha = 0, channel_beta = 0;  // behind channel mixers; 0: those above
+  double channel_alpha = 0, channel_beta = 0;  // after channel mixers; 0: alpha and beta
 
   Position position = Position::kRotary;
   int64_t max_positions = 0;  // learned positions: rows of the table; rotary: 0 = no limit
-  int64_t toeplitz = 0;       // exponentials of the Toeplitz position encoding of the embeddings (recipe/architecture/toeplitz.h); 0: none
-  bool bias = false;          // on every linear layer and layer norm (GPT-2)
+  // Exponentials of the embeddings' Toeplitz position encoding (recipe/architecture/toeplitz.h); 0: none.
+  int64_t toeplitz = 0;
+  bool bias = false;  // on every linear layer and layer norm (GPT-2)
   bool tie_embeddings = false;
 
   Initialisation initialisation = Initialisation::kXavierDeepnorm;
   double initial_std = 0.02;  // kNormal only
 
-  // Modules behind the last layer, each of which predicts one more token ahead (Decoder::with_predictions), and the weight of the mean of their losses.
+  // Modules after the last layer, each of which predicts one token further ahead, and the weight of the mean
+  // of their losses.
   int64_t predict_ahead = 0;
   double predict_ahead_weight = 0.3;
 
-  int64_t mup_base_hidden = 0;  // > 0: muP, initialisation and learning rates as of a model of this width (layout/width.h)
+  // > 0: muP; initialisation and learning rates follow a model of this width (layout/width.h).
+  int64_t mup_base_hidden = 0;
 
   Mixer mixer(int64_t layer) const { return mixers[static_cast<size_t>(layer) % mixers.size()]; }
   ChannelMixer channel_mixer(int64_t layer) const;
   std::vector<ChannelMixer> channel_mixers_used() const;  // each once, in the order of the layers
   int64_t dense_width() const { return experts > 0 && dense_intermediate > 0 ? dense_intermediate : intermediate; }
   int64_t shared_width() const { return shared_experts * (shared_intermediate > 0 ? shared_intermediate : intermediate); }
-  // Whether what a sequence gives in training depends on the step's others: then replicas meet within a layer …
+  // Whether a sequence's result in training depends on the other sequences of the step; then replicas
+  // communicate within a layer.
   bool shares_batch() const { return shares_room() || (experts > 0 && auxiliary_loss > 0 && router.balance_of != BalanceOf::kSequence); }
-  // … and whether it takes all of them at once, one micro-batch of each replica.
+  // Whether it depends on all of them at once, with one micro-batch for each replica.
   bool takes_batch_at_once() const {
     return shares_room() || (experts > 0 && auxiliary_loss > 0 && router.balance_of == BalanceOf::kBatch);
   }
   bool shares_room() const { return experts > 0 && router.capacity_factor > 0 && router.capacity_of != CapacityOf::kSequence; }
   bool joins_routers() const { return experts > 0 && auxiliary_loss > 0 && router.balance_form == BalanceForm::kHuggingFace; }
-  int64_t routers() const;  // layers that have one
-  // What a form of the balance loss multiplies coefficient · Σ_e (share of the choices) · Σ_t p of a router by.
+  int64_t routers() const;  // number of layers with a router
+  // The factor by which a form of the balance loss multiplies coefficient · Σ_e (share of the choices) · Σ_t
+  // p of a router.
   double balance_factor(BalanceForm form) const;
-  // The coefficient of another form that gives the same gradients where all layers' experts have the same shares of the choices.
+  // The coefficient of another form with equal gradients, if the experts of all layers have the same shares
+  // of the choices.
   double auxiliary_loss_as(BalanceForm form) const;
   double width_factor() const;  // hidden over mup_base_hidden; 1 without muP
-  // Of the join behind a mixer: α · residual + β · branch.
+  // ResidualFactors: the factors of the residual connection after a mixer: α · residual + β · branch.
   struct ResidualFactors {
     double residual = 1, branch = 1;
     bool operator==(const ResidualFactors&) const = default;
   };
   ResidualFactors mixer_factors(int64_t layer) const;
   ResidualFactors channel_factors() const;
-  double residual_alpha() const;  // alpha with the 0 resolved
+  double residual_alpha() const;  // alpha, with 0 replaced by its meaning
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -1,4 +1,4 @@
-// Presets: model shapes by name, from presets/{models,study,bench}/*.toml, compiled into the program. A preset fills [model] only.
+// Presets: named model shapes from presets/*/*.toml, compiled into the program. A preset sets [model] only.
 #pragma once
 
 #include <string_view>

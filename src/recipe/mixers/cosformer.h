@@ -1,5 +1,6 @@
-// cosFormer (arXiv 2202.08791) and cosFormer2 (2406.16690; docs/sources/linear-attention.md §6): linear attention without decay whose products of queries and keys
-// carry the cosine of their distance. docs/models/cosformer.md.
+// cosFormer (arXiv 2202.08791) and cosFormer2 (2406.16690; docs/sources/linear-attention.md §6): linear
+// attention without decay whose products of queries and keys are weighted by the cosine of their distance.
+// docs/models/cosformer.md.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ extern const SequenceMixerEntry kCosformerMixer;
 extern const SequenceMixerEntry kCosformer2Mixer;
 
 struct CosformerOptions {
-  int64_t longest = 4096;  // M: tokens after which the cosine reaches 0; no sequence may be longer
+  // M: the distance in tokens at which the cosine reaches 0; no sequence may be longer.
+  int64_t longest = 4096;
   bool operator==(const CosformerOptions&) const = default;
 };
 

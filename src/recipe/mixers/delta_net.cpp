@@ -177,7 +177,7 @@ std::vector<MixerStateTensor> kda_state(const ModelConfig& model) {
   return delta_state(kda_operators(model).delta_rule, model.kda.convolution);
 }
 
-// What both have, in bytes.
+// The bytes that both have.
 struct DeltaBytes {
   DeltaBytes(const DeltaRuleSizes& sizes, const BlockSizes& size)
       : keys(size.channels(sizes.key_heads * sizes.key)),
@@ -186,8 +186,8 @@ struct DeltaBytes {
         decays(of_heads * static_cast<double>(sizes.by_channel ? sizes.key : 1)),
         ends(size.documents * static_cast<double>(sizes.heads * sizes.key * sizes.value) * size.wide),
         norm_sums(std::min(128.0, size.tokens * static_cast<double>(sizes.heads) / 8) * static_cast<double>(sizes.value) * size.wide),
-        // What the convolution makes; queries and keys before and after they get their length, with their roots; β before and after it is
-        // scaled, and decays; o and its root; the states between spans.
+        // The output of the convolution; queries and keys before and after their normalisation, with their
+        // roots; β before and after its scaling, and decays; o and its root; the states between spans.
         kept((2 * keys + values) + 4 * keys + 2 * of_heads + decays + values +
              size.tokens * static_cast<double>(2 * sizes.key_heads + sizes.heads) * size.wide + size.states) {}
   double keys, values, of_heads, decays, ends, norm_sums, kept;
@@ -197,16 +197,17 @@ BlockMemory gated_deltanet_memory(const ModelConfig& model, const BlockSizes& si
   const DeltaRuleSizes sizes = gated_deltanet_operators(model).delta_rule;
   const DeltaBytes each(sizes, size);
   const double k = each.keys, v = each.values, made = size.channels(convolved_channels(sizes) + sizes.heads * (sizes.value + 2));
-  return {// The gate as the norm reads it, the normed o, and that times the gate.
+  return {// The gate as read by the norm, the normalised o, and their product.
           .kept = made + each.kept + 3 * v,
-          // The norm: of it, its gate twice, and o, while two of those three are gone. Then the delta rule, with all of them and o gone.
+          // The norm: its gradient, its gate twice, and o, while two of those three are gone. Then the delta
+          // rule, with all of them and o gone.
           .backward = size.hidden + std::max(2 * v + each.norm_sums, 2 * k - v + each.ends),
-          .cheap = 2 * k + v,  // what norms make
+          .cheap = 2 * k + v,  // outputs of norms
           .again = size.hidden + std::max(3 * v + each.norm_sums, 4 * k + each.ends),
           .evaluation = made + 5 * k + 4 * v + 3 * each.of_heads + each.ends + 2 * size.hidden};
 }
 
-// As gated_deltanet, without decays and, as a rule, without what the gate keeps.
+// Like gated_deltanet, without decays and usually without what the gate keeps.
 BlockMemory deltanet_memory(const ModelConfig& model, const BlockSizes& size) {
   const DeltaRuleSizes sizes = deltanet_operators(model).delta_rule;
   const DeltaBytes each(sizes, size);
@@ -214,7 +215,8 @@ BlockMemory deltanet_memory(const ModelConfig& model, const BlockSizes& size) {
   const double made = size.channels(convolved_channels(sizes) + sizes.heads) + gate;
   return {.kept = made + each.kept - each.decays + v + 2 * gate,
           .backward = size.hidden + std::max(v + gate + each.norm_sums, 2 * k - v + each.ends),
-          // Queries and keys before and after they get their length, what the norm makes and, where nothing else keeps it, what it reads.
+          // Queries and keys before and after their normalisation, the output of the norm and, where nothing
+          // else keeps it, its input.
           .cheap = 4 * k + 2 * v - gate,
           .again = size.hidden + std::max(3 * v + gate + each.norm_sums, 6 * k + each.ends),
           .evaluation = made + 5 * k + 3 * v + gate + 2 * each.of_heads + each.ends + 2 * size.hidden};
@@ -226,7 +228,7 @@ BlockMemory kda_memory(const ModelConfig& model, const BlockSizes& size) {
   const DeltaBytes each(sizes, size);
   const double k = each.keys, v = each.values,
                made = size.channels(convolved_channels(sizes) + sizes.heads * (sizes.value + sizes.key + 1) + 2 * rank);
-  // The norm, the delta rule, then the decays, of which four are there in fp32.
+  // The norm, the delta rule, then the decays, four of which exist in fp32.
   return {.kept = made + each.kept + v,  // the normed o
           .backward = size.hidden + std::max({2 * v + each.norm_sums, 2 * k + each.decays + each.ends, 3 * each.decays - v}),
           .cheap = 2 * k + v,

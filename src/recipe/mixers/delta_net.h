@@ -1,5 +1,7 @@
-// Mixers whose state corrects itself by the delta rule before it writes (kernels/delta_rule): DeltaNet, which forgets nothing otherwise (arXiv
-// 2406.06484), Gated DeltaNet with a decay for each head (2412.06464), Kimi Delta Attention with one for each key channel (2510.26692). Their modules, and the equations, are in model/mixers/delta_net.h.
+// Mixers whose state is corrected by the delta rule before each write (kernels/delta_rule): DeltaNet without
+// other forgetting (arXiv 2406.06484), Gated DeltaNet with a decay per head (2412.06464), and Kimi Delta
+// Attention with a decay per key channel (2510.26692). Their modules, and the equations, are in
+// model/mixers/delta_net.h.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,7 @@ extern const SequenceMixerEntry kDeltaNetMixer;
 
 struct GatedDeltaNetOptions {
   int64_t heads = 0, head_dim = 0;  // of values; 0: model.heads and model.head_dim
-  int64_t key_heads = 0;            // of queries and keys; divides model.heads, those of values. 0: as many
+  int64_t key_heads = 0;            // of queries and keys; divides model.heads, the number of value heads; 0: as many
   int64_t key_dim = 0;              // channels of a key; 0: as many as a value has
   int64_t convolution = 4;
   bool negative_eigenvalues = false;
@@ -23,7 +25,7 @@ struct GatedDeltaNetOptions {
 
 struct KdaOptions {
   int64_t key_dim = 0;  // channels of a key; 0: as many as a value has
-  int64_t rank = 0;     // of the forget and the output gate; 0: as many as a value has channels
+  int64_t rank = 0;     // rank of the forget and the output gate; 0: the number of a value's channels
   int64_t convolution = 4;
   bool negative_eigenvalues = false;
   double norm_eps = 1e-5;

@@ -23,14 +23,15 @@ std::vector<MixerTensor> dense_tensors(const ModelConfig& model) {
 
 BlockMemory dense_memory(const ModelConfig& model, const BlockSizes& size) {
   const double a = size.channels(model.dense_width()), z = has_gate(model) ? 2 * a : a;
-  // Where the residual and the branch have one factor, one tensor is the gradient of both.
+  // If the residual and the branch have the same factor, one tensor is the gradient of both.
   const ModelConfig::ResidualFactors factors = model.channel_factors();
   const bool two = factors.residual != factors.branch;
-  const double backward = (two ? 3 : 2) * size.hidden + (model.channel == Channel::kGlu ? 2 : 1) * z;  // glu: of the halves, then of both
+  // glu: of the halves, then of both.
+  const double backward = (two ? 3 : 2) * size.hidden + (model.channel == Channel::kGlu ? 2 : 1) * z;
   return {.kept = z + a,
           .backward = backward,
           .cheap = a,
-          .again = backward + a + size.hidden,  // what was normed too
+          .again = backward + a + size.hidden,  // also the normalised input
           .evaluation = a + 5 * size.hidden};
 }
 

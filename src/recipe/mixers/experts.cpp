@@ -257,24 +257,25 @@ std::vector<MixerTensor> experts_tensors(const ModelConfig& model) {
 BlockMemory experts_memory(const ModelConfig& model, const BlockSizes& size) {
   const auto k = static_cast<double>(model.experts_per_token), experts = static_cast<double>(model.experts);
   const double rows = k * size.hidden, a = k * size.channels(model.intermediate), z = 2 * a;
-  // A router's jittered input is kept in place of the plain one, but where others keep that too.
+  // A router's jittered input is kept in place of the plain one, unless others keep that too.
   const double made = model.router.jitter > 0 ? size.tokens * static_cast<double>(model.hidden) * size.wide : 0;
   const bool both = model.shared_experts > 0 || model.wiring == Wiring::kParallel;
   const double jittered = made > 0 && !both ? made - size.hidden : made;
   // Probabilities and log-sums, weights, choices and places in the experts' order.
   const double routing = size.tokens * (experts + 1 + k) * size.wide + size.tokens * k * (8 + 8);
-  // Of the residual, z, the experts' input and weights; the gradient of their output has taken the output's place.
+  // Of the residual, z, the experts' input and weights; the gradient of their output has replaced the output.
   const double backward = size.hidden + z + rows + size.tokens * k * size.wide;
-  // The shared ones: gate and up, their product, and with a gate what they made and the gate before and behind its sigmoid.
+  // The shared experts: gate and up, their product, and with a gate their output and the gate before and
+  // after its sigmoid.
   const double shared_a = size.channels(model.shared_width()), shared_z = 2 * shared_a;
   const double gated = model.shared_gate ? size.hidden + 2 * size.channels(1) : 0;
   const double shared_backward = (model.shared_experts > 0 ? size.hidden : 0) + shared_z + (model.shared_gate ? size.hidden : 0);
   return {.kept = routing + jittered + 2 * rows + z + a + shared_z + shared_a + gated,
-          // Backward the shared ones go first, having come last.
+          // In the backward pass the shared experts come first, because they come last in the forward pass.
           .backward = std::max(backward + (model.shared_experts > 0 ? size.hidden : 0) - shared_z - shared_a - gated, shared_backward),
           .cheap = rows + a + shared_a + jittered,
           .again = std::max(backward + rows + a + size.hidden,
-                            shared_backward + shared_a + size.hidden),  // what was normed too, of which the rows are made
+                            shared_backward + shared_a + size.hidden),  // also the normalised input, from which the rows are made
           .evaluation = routing + size.tokens * k * 8 + std::max(2 * rows + a, size.hidden + shared_a) + 5 * size.hidden};
 }
 

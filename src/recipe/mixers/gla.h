@@ -1,5 +1,5 @@
-// Gated linear attention (GLA, arXiv 2312.06635): a decay of each key channel from a gate of low rank, half as many keys as values, a norm of each head
-// and a silu gate. docs/models/gla.md.
+// Gated linear attention (GLA, arXiv 2312.06635): a decay for each key channel from a gate of low rank, half
+// as many key channels as value channels, a norm of each head and a silu gate. docs/models/gla.md.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct GlaOptions {
   int64_t forget_rank = 16;
   double temperature = 16;  // τ of logσ(x)/τ
   double norm_eps = 1e-5;
-  // SpikingBrain's forms (arXiv 2509.05276):
-  int64_t key_heads = 0;                       // heads of keys, values and decays, each shared by a group of query heads; 0: as many
+  // Forms of SpikingBrain (arXiv 2509.05276):
+  int64_t key_heads = 0;                       // heads of keys, values and decays, one per group of query heads; 0: as many
   FeatureMap feature_map = FeatureMap::kNone;  // of queries and keys
-  bool tied_keys = false;                      // k = 1 − λ, λ = σ(x W)^{1/τ}: no keys of their own
+  bool tied_keys = false;                      // k = 1 − λ, λ = σ(x W)^{1/τ}: there is no key projection
   bool output_gate = true;
   bool bias = false;  // of queries, keys and values
   bool operator==(const GlaOptions&) const = default;

@@ -47,7 +47,8 @@ BlockMemory hgrn_memory(const ModelConfig& model, const BlockSizes& size) {
   const double wide = size.wide / size.element, tables = model.hgrn.complex ? (4 * wide + 8 / size.element) * d : 0;
   const double turned = model.hgrn.complex ? numbers : 0;
   const double bounds = static_cast<double>((model.layers + 1) * model.heads * model.head_dim) * size.wide;
-  // Products; the mapped and turned value; the gate in fp32, 1 − λ and λ for each part; what is written, h, h turned back, normed, gated.
+  // Products; the mapped and rotated value; the gate in fp32, 1 − λ and λ for each part; the written value,
+  // h, h rotated back, normalised, gated.
   const double kept = d + 2 * numbers + numbers + (2 + parts) * wide * d + numbers + numbers + turned + 2 * numbers + tables;
   return {.kept = kept + 2 * size.tokens * size.wide + bounds,
           .backward = size.hidden + std::max(5 * numbers, 3 * numbers + (2 * parts + 1) * wide * d),

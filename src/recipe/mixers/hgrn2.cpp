@@ -36,7 +36,7 @@ std::vector<MixerTensor> hgrn2_tensors(const ModelConfig& model) {
           head_columns("mixer.output", Role::kOutput, model.hidden, model.heads, model.head_dim)};
 }
 
-// A row for every layer of the model, whatever its mixer: a bound says how deep its layer lies.
+// A row for every layer of the model, whatever its mixer, because a bound depends on the depth of its layer.
 std::vector<MixerTensor> hgrn2_shared(const ModelConfig& model) {
   return {head_columns("hgrn2.lower_bounds", Role::kLowerBound, model.layers, model.heads, keys_of_hgrn2(model))};
 }
@@ -48,7 +48,7 @@ BlockMemory hgrn2_memory(const ModelConfig& model, const BlockSizes& size) {
   const double k = size.channels(keys), v = size.channels(values);
   const double ends = size.documents * static_cast<double>(keys * model.head_dim) * size.wide;  // a state a document
   const double bounds = static_cast<double>((model.layers + 1) * keys) * size.wide;             // softmax over layers, and its own row
-  // Queries, gates and values as they were made, queries after silu; o and the normed o.
+  // Queries, gates and values as computed, queries after silu; o and the normalised o.
   return {.kept = 3 * k + 3 * v + size.states + size.tokens * size.wide + bounds,
           // The norm: d y and d o, while y is gone. Then the recurrence, with o gone too: d o, d q, d f, d v.
           .backward = size.hidden + std::max(v + size.norm_sums(values), 2 * k + ends),

@@ -1,5 +1,6 @@
-// HGRN2: a linear recurrence with forget gates whose lower bounds are learned and rise with depth (arXiv 2404.07904; docs/sources/linear-attention.md
-// §5.2). Its module, and the equations, are in model/mixers/hgrn2.h.
+// HGRN2: a linear recurrence with forget gates whose lower bounds are learned and rise with depth (arXiv
+// 2404.07904; docs/sources/linear-attention.md §5.2). Its module, and the equations, are in
+// model/mixers/hgrn2.h.
 #pragma once
 
 #include <cstdint>

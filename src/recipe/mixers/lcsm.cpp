@@ -77,8 +77,8 @@ MixerTensor numbers_of(const char* name, const ModelConfig& model, LcsmOptions::
   return numbers({.name = name, .out = shape.out}, fill);
 }
 
-// Channels are dealt out over tensor ranks, in heads. What is of the memory's rows serves all of them: every rank has it whole and makes it again,
-// and its gradient is a sum over them.
+// Channels are distributed over tensor ranks, in heads. Tensors of the memory's rows serve all channels:
+// every rank has them whole and computes them itself, and their gradient is a sum over the ranks.
 std::vector<MixerTensor> lcsm_tensors(const ModelConfig& model) {
   const LcsmOptions& own = model.lcsm;
   const bool steps = own.oscillation == LcsmOscillation::kStateSpace;
@@ -115,7 +115,8 @@ std::vector<MixerStateTensor> lcsm_state(const ModelConfig& model) {
   return state;
 }
 
-// Decays that a product of row and channel makes are there as logits, as what their gradient needs, and as themselves.
+// Decays that are a product over row and channel exist as logits, as the values that their gradient needs,
+// and as themselves.
 int64_t decays_kept(const LcsmOptions& own) {
   using enum LcsmOscillation;
   if (own.oscillation == kNone || own.oscillation == kRotation) return 0;
@@ -128,11 +129,12 @@ BlockMemory lcsm_memory(const ModelConfig& model, const BlockSizes& size) {
   const double v = size.channels(channels), row = size.channels(own.state);
   const double made = v + (own.expand == LcsmSource::kInput ? row : 0) + (own.shrink == LcsmSource::kInput ? row : 0) +
                       (own.key_logits() ? row : 0) + (own.value_logits() ? v : 0);
-  const int64_t entries = own.rows() * (own.by_rows() ? 1 : channels);  // of what the recurrence reads for each token
+  // Entries that the recurrence reads per token.
+  const int64_t entries = own.rows() * (own.by_rows() ? 1 : channels);
   const double operands = size.channels(entries), decays = size.tokens * static_cast<double>(entries) * size.wide;
   const double logits = own.by_rows() && size.element == size.wide ? 1 : 0;  // not copied
   const double ends = size.documents * static_cast<double>(own.rows() * channels) * size.wide;
-  // Products, queries and keys, decays; y, the normed y and its statistics.
+  // Products, queries and keys, decays; y, the normalised y and its statistics.
   return {.kept = made + 2 * operands + (static_cast<double>(decays_kept(own)) - logits) * decays + 2 * v + 2 * size.tokens * size.wide +
                   size.states,
           // The norm; then the recurrence.

@@ -1,5 +1,6 @@
-// LCSM: linear complexity sequence models in one form, Expand, Oscillation and Shrink (arXiv 2405.17383; docs/sources/linear-attention.md §7). One memory of
-// `state` rows for all channels of the layer. Its module, and the equations, are in model/mixers/lcsm.h.
+// LCSM: a common form of linear complexity sequence models: Expand, Oscillation and Shrink (arXiv 2405.17383;
+// docs/sources/linear-attention.md §7), with one memory of `state` rows for all channels of the layer. Its
+// module, and the equations, are in model/mixers/lcsm.h.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ struct SequenceMixerEntry;
 extern const SequenceMixerEntry kLcsmMixer;
 
 enum class LcsmSource { kInput, kFixed };
-// What the memory's entries of row k and channel d are multiplied by, in the order of the published numbers 0 to 12; then Mamba's.
+// The factor of the memory's entry in row k and channel d, in the order of the published numbers 0 to 12;
+// then Mamba's.
 enum class LcsmOscillation {
   kMatrix,          // a parameter [k, d]
   kInputBoth,       // from x, for k and for d, multiplied
@@ -25,7 +27,7 @@ enum class LcsmOscillation {
   kInputValueKey,  // from x for d, times a parameter [k]
   kInputKeyValue,
   kNone,
-  kRotation,    // of rows in pairs, by position
+  kRotation,    // rotation of rows in pairs, by position
   kCumulative,  // a softmax over the tokens so far, for k
   kStateSpace,  // exp(−Δ_d A_k)
 };
@@ -40,17 +42,17 @@ struct LcsmOptions {
   LcsmOscillation oscillation = LcsmOscillation::kInputKey;
   LcsmActivation activation = LcsmActivation::kNone;
   double tau = 16;    // o = σ(z)^(1/τ); 0: fixed slopes
-  int64_t rank = 16;  // of the matrices that make Δ
+  int64_t rank = 16;  // rank of the matrices that make Δ
   double norm_eps = 1e-5;
 
   int64_t rows() const { return oscillation == LcsmOscillation::kRotation ? 2 * state : state; }
-  bool by_rows() const;       // nothing in it depends on row and channel together: the recurrence has one head
-  bool key_logits() const;    // z of each row, from x
-  bool value_logits() const;  // z of each channel, from x
+  bool by_rows() const;       // no factor depends on row and channel together, so the recurrence has one head
+  bool key_logits() const;    // z of each row is computed from x
+  bool value_logits() const;  // z of each channel is computed from x
   struct Shape {
-    int64_t out = 0, in = 0;  // a vector: in is 0; none: both
+    int64_t out = 0, in = 0;  // in = 0: a vector; both 0: there is none
   };
-  Shape parameter(int64_t channels) const;  // of the oscillation
+  Shape parameter(int64_t channels) const;  // parameter of the oscillation
   bool operator==(const LcsmOptions&) const = default;
 };
 

@@ -59,17 +59,17 @@ BlockMemory lightning_memory(const ModelConfig& model, const BlockSizes& size) {
   // Between silu and norm; elements may be wide there.
   const double inner = size.channels(channels), made = model.lightning.silu_wide ? inner * size.wide / size.element : inner;
   const double ends = size.documents * static_cast<double>(channels * model.head_dim) * size.wide;  // a state a document
-  // The norm: d y, d o, d gate, while y is gone. Then the recurrence, with o, gate and y gone: d o, d q, k, v, and what the gate left for the
-  // block's input.
+  // The norm: d y, d o, d gate, while y is gone. Then the recurrence, with o, gate and y gone: d o, d q, k,
+  // v, and the gradient that the gate left for the block's input.
   const double norm = 2 * made + size.norm_sums(channels), recurrence = made + size.hidden + ends;
   // Before and after silu 3 each; o, gate, gated norm 1 each.
-  return {
-      .kept = 4 * inner + 5 * made + (model.lightning.silu_wide ? 4 * made + inner : 0) + size.states + size.tokens * size.wide,
-      .backward = size.hidden + std::max(norm, recurrence),
-      // After silu, and the gated norm. The former are there again in the recurrence, and with them the block's input, which the gate has read.
-      .cheap = 4 * made,
-      .again = size.hidden + std::max(norm + made, recurrence + 4 * made + size.hidden),
-      .evaluation = 6 * made + ends + 3 * size.hidden};
+  return {.kept = 4 * inner + 5 * made + (model.lightning.silu_wide ? 4 * made + inner : 0) + size.states + size.tokens * size.wide,
+          .backward = size.hidden + std::max(norm, recurrence),
+          // The values after silu, and the gated norm, are recomputed. The former exist again during the
+          // recurrence, and with them the block's input, which the gate has read.
+          .cheap = 4 * made,
+          .again = size.hidden + std::max(norm + made, recurrence + 4 * made + size.hidden),
+          .evaluation = 6 * made + ends + 3 * size.hidden};
 }
 
 }  // namespace

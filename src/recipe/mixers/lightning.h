@@ -1,4 +1,5 @@
-// Lightning attention as in MiniMax-01 (docs/sources/minimax-01.md §2.2, arXiv 2501.08313). Its module is model/mixers/lightning_attention.h.
+// Lightning attention as in MiniMax-01 (docs/sources/minimax-01.md §2.2, arXiv 2501.08313). Its module is
+// model/mixers/lightning_attention.h.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +11,28 @@ namespace longhaul::recipe {
 struct SequenceMixerEntry;
 extern const SequenceMixerEntry kLightningMixer;
 
-enum class LayerFactor { kOfficial, kHuggingFace };  // of the decay slopes, docs/sources/minimax-01.md §2.2
+// Factor of the decay slopes, docs/sources/minimax-01.md §2.2.
+enum class LayerFactor { kOfficial, kHuggingFace };
 std::vector<std::string_view> names_of(LayerFactor);
-enum class BaseSlopes { kAsLayerFactor, kOfficial, kHuggingFace };  // of heads that are no power of two
+// For a number of heads that is no power of two.
+enum class BaseSlopes { kAsLayerFactor, kOfficial, kHuggingFace };
 std::vector<std::string_view> names_of(BaseSlopes);
 
-// What the state is kept in: the wide type of sums, or, with slopes and decays rounded too, the model's own, as transformers does (docs/sources/minimax-01.md §2.2).
+// The type of the state: the wide type of sums, or the model's own, with slopes and decays rounded too, as
+// transformers does (docs/sources/minimax-01.md §2.2).
 enum class LightningState { kWide, kModel };
 std::vector<std::string_view> names_of(LightningState);
 
 struct LightningOptions {
-  double norm_eps = 1e-6;  // of the norm over all heads
+  double norm_eps = 1e-6;  // for the norm over all heads
   LayerFactor layer_factor = LayerFactor::kOfficial;
   BaseSlopes base_slopes = BaseSlopes::kAsLayerFactor;
   LightningState state = LightningState::kWide;
-  bool silu_wide = false;      // silu of queries, keys and values, and all behind it up to the norm, in the wide type (vLLM)
-  double alpha = 0, beta = 0;  // residual factors behind these layers; 0: model.alpha and model.beta
+  // Silu of queries, keys and values, and all that follows up to the norm, in the wide type (vLLM).
+  bool silu_wide = false;
+  double alpha = 0, beta = 0;  // residual factors after these layers; 0: model.alpha and model.beta
 
-  bool plain_slopes() const;  // 2^(−8(h+1)/H) whatever H is; else those of the powers of two around it
+  bool plain_slopes() const;  // 2^(−8(h+1)/H) for any H; else the slopes of the neighbouring powers of two
   bool operator==(const LightningOptions&) const = default;
 };
 

@@ -64,7 +64,8 @@ MixerTensor of_heads(const char* name, const ModelConfig& model, Fill fill) {
 // B and C belong to no head: every tensor rank makes them whole.
 std::vector<MixerTensor> mamba2_tensors(const ModelConfig& model) {
   const int64_t heads = model.heads, inner = heads * model.head_dim, shared = model.mamba2.groups * model.mamba2.state;
-  const int64_t normed = model.mamba2.norm_groups > 1 ? model.mamba2.norm_groups : heads;  // what is normalised by itself stays together
+  // Channels that are normalised together stay together.
+  const int64_t normed = model.mamba2.norm_groups > 1 ? model.mamba2.norm_groups : heads;
   return {head_rows("mixer.gate", Role::kGate, heads, model.head_dim, model.hidden),
           below(head_rows("mixer.value", Role::kValue, heads, model.head_dim, model.hidden)),
           below(head_rows("mixer.step", Role::kForget, heads, 1, model.hidden)),
@@ -95,17 +96,16 @@ BlockMemory mamba2_memory(const ModelConfig& model, const BlockSizes& size) {
   const double step = size.channels(model.heads), wide_steps = size.tokens * static_cast<double>(model.heads) * size.wide;
   const double ends = size.documents * static_cast<double>(model.heads * model.mamba2.state * model.head_dim) * size.wide;
   const double convolved = inner + shared, sums = size.norm_sums(model.heads * model.head_dim);
-  // z, x and Δ as they were made, B and C; x, B and C behind the convolution; Δ and the decay, in fp64 for the most part; Δ x, y, the gated and the
-  // normed y.
+  // z, x and Δ as computed, B and C; x, B and C after the convolution; Δ and the decay, mostly in fp64; Δ x,
+  // y, the gated and the normalised y.
   const double kept = 2 * inner + step + shared + convolved + 7 * wide_steps + 4 * inner;
-  return {
-      .kept = kept + size.states + size.tokens * size.wide,
-      // The norm: d y and d of the gated, with the normed y gone. The recurrence, with all that followed gone: d z, d o, d x, and its own; those of
-      // B and C are of each head.
-      .backward = size.hidden + std::max(inner + sums, inner + expanded + ends),
-      .cheap = convolved + 2 * inner,
-      .again = size.hidden + std::max(3 * inner + sums, 3 * inner + expanded + ends + convolved),
-      .evaluation = kept + ends + 3 * size.hidden};
+  return {.kept = kept + size.states + size.tokens * size.wide,
+          // The norm: d y and d of the gated value, with the normalised y gone. The recurrence, with all that
+          // followed gone: d z, d o, d x, and its own; those of B and C are per head.
+          .backward = size.hidden + std::max(inner + sums, inner + expanded + ends),
+          .cheap = convolved + 2 * inner,
+          .again = size.hidden + std::max(3 * inner + sums, 3 * inner + expanded + ends + convolved),
+          .evaluation = kept + ends + 3 * size.hidden};
 }
 
 }  // namespace

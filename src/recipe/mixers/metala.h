@@ -1,5 +1,5 @@
-// MetaLA (arXiv 2411.10741; docs/sources/linear-attention.md §9): no key projection, k = 1 − decay; a short convolution before, and a term of each token's own.
-// docs/models/metala.md.
+// MetaLA (arXiv 2411.10741; docs/sources/linear-attention.md §9): it has no key projection, k = 1 − decay; a
+// short convolution before, and a term that depends on each token only. docs/models/metala.md.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct MetalaOptions {
   int64_t convolution = 4;  // taps; 0: none
   double temperature = 16;
   double norm_eps = 1e-5;
-  bool gate_bias = true;  // of the output gate
+  bool gate_bias = true;  // for the output gate
   bool operator==(const MetalaOptions&) const = default;
 };
 

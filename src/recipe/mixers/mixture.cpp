@@ -10,7 +10,7 @@ namespace longhaul::recipe {
 
 namespace {
 
-// Entries are asked for what is refused as well: a mixture of mixtures would never end.
+// Entries are asked about refused models too: a mixture of mixtures would never end.
 const SequenceMixerEntry& linear_of(const ModelConfig& model) {
   return entry_of(model.mixture.linear == Mixer::kMixture ? Mixer::kSoftmax : model.mixture.linear);
 }
@@ -72,11 +72,12 @@ std::vector<MixerStateTensor> with_keys_and_values(const ModelConfig& model, std
 // The softmax branch goes first, and its backward pass last.
 BlockMemory with_softmax(const ModelConfig& model, const BlockSizes& size, const BlockMemory& linear) {
   const BlockMemory softmax = entry_of(Mixer::kSoftmax).memory(model, size);
-  // A norm keeps what it read and a root a token; learned weights what they multiply; the gradient of what was normed is one more.
+  // A norm keeps its input and one root per token; learned weights keep what they multiply; the gradient of
+  // the normalised value is one more.
   const double norm = model.mixture.norm ? size.hidden + size.tokens * size.wide : 0,
                weighed = model.mixture.learned_weights ? size.hidden : 0;
   const double entered = model.mixture.norm || model.mixture.learned_weights ? size.hidden : 0;
-  // Behind the linear branch: all that it kept is gone, what it left for the block's input is there.
+  // After the linear branch: all that it kept is gone, and its gradient for the block's input exists.
   const auto most = [&](double of_linear, double of_softmax, double linear_kept) {
     return std::max(of_linear + entered, of_softmax + entered + size.hidden - linear_kept - norm - weighed);
   };

@@ -95,7 +95,7 @@ BlockMemory mla_memory(const ModelConfig& model, const BlockSizes& size) {
   const MlaOptions sizes = mla_sizes(model);
   const double q = size.channels(model.heads * (sizes.key_dim + sizes.rotary_dim)), v = size.channels(model.heads * sizes.value_dim);
   const double log_sums = size.tokens * static_cast<double>(model.heads) * size.wide;
-  // Latents as they were made and normed, and a root of each norm.
+  // Latents as computed and normalised, and a root of each norm.
   const double latents = size.channels(sizes.kv_rank + sizes.query_rank), roots = (sizes.query_rank > 0 ? 2 : 1) * size.tokens * size.wide;
   const double backward = size.hidden + 2 * q + 2 * v;  // of the residual, o, and q, k, v
   return {.kept = 2 * q + 2 * v + log_sums + 2 * latents + roots,

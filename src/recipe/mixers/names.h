@@ -1,4 +1,4 @@
-// Which sequence mixers there are, in the order of the list in mixers.cpp, and their names in recipes.
+// The sequence mixers, in the order of the list in mixers.cpp, and their names in recipes.
 #pragma once
 
 #include <string_view>

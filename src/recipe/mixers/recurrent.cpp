@@ -15,7 +15,8 @@ MixerTensor low_rows(std::string name, Role role, int64_t rank, int64_t in) {
   return {.name = std::move(name), .role = role, .out = rank, .in = in};
 }
 
-bool direct_gate(const RecurrentPlan& plan) { return plan.gated && plan.gate_rank == 0 && !plan.gate_bias; }  // made with the others
+// Computed with the others.
+bool direct_gate(const RecurrentPlan& plan) { return plan.gated && plan.gate_rank == 0 && !plan.gate_bias; }
 bool direct_forget(const RecurrentPlan& plan) { return plan.decay == Decay::kGate && plan.decay_rank == 0; }
 
 // Channels of the fused product.
@@ -46,7 +47,7 @@ OperatorSizes operators_of(const RecurrentPlan& plan) {
 
 std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden) {
   const int64_t heads = plan.heads;
-  // Of the heads that write, each of which serves a group of query heads where there are fewer.
+  // For the writing heads, each of which serves a group of query heads if there are fewer.
   const auto written = [&](const char* name, Role role, int64_t channels, int64_t in) {
     MixerTensor tensor = head_rows(name, role, plan.memory_heads(), channels, in);
     return plan.key_heads > 0 ? grouped(tensor) : tensor;
@@ -95,26 +96,28 @@ std::vector<MixerStateTensor> state_of(const RecurrentPlan& plan, int64_t hidden
   if (plan.decay == Decay::kCumulative) {
     all.push_back({.name = "log_sums", .shape = {plan.heads, plan.key}, .wide = true});
     all.push_back(
-        {.name = "begun", .shape = {plan.heads, plan.key}, .wide = true});  // 1 where log_sums is one: a cleared sequence has none
+        {.name = "begun", .shape = {plan.heads, plan.key}, .wide = true});  // 1 where log_sums exists: a cleared sequence has none
   }
   if (plan.convolution > 1) all.push_back({.name = "inputs", .shape = {plan.convolution - 1, hidden}, .cut = -1});
   return all;
 }
 
-// The order of the forward pass: [convolution], products, [low ranks], features, [cumulative softmax], recurrence, norm, gate, output.
+// In the order of the forward pass: [convolution], products, [low ranks], features, [cumulative softmax],
+// recurrence, norm, gate, output.
 BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSizes& size) {
   const auto heads = static_cast<double>(plan.heads);
   const double keys = size.channels(plan.heads * plan.key), values = size.channels(plan.heads * plan.value);
   const double turned = plan.turn == Turn::kCosine ? 2 * keys : keys, product = size.channels(product_channels(plan));
   const double wide = size.wide / size.element, statistics = size.tokens * size.wide;
-  // Of fewer heads that write: what they made, and the copies of it that the recurrence reads.
+  // With fewer writing heads: their values, and the copies of them that the recurrence reads.
   const double written_share = static_cast<double>(plan.memory_heads()) / heads;
   const double copies = plan.key_heads > 0 ? (plan.makes_keys() ? 2 : 1) * keys + values : 0;
   const bool turns = plan.turn != Turn::kNone, cumulative = plan.decay == Decay::kCumulative, all = plan.norm == RecurrentPlan::Norm::kAll;
   const bool new_q = turns || plan.query_map != Map::kNone, new_k = plan.makes_keys() && (turns || plan.key_map != Map::kNone);
   double features =
       (new_q ? turned : 0) + (new_k ? turned * written_share : 0) + (plan.value_map != Map::kNone ? values * written_share : 0) + copies;
-  // A quotient's operands are there in the wide precision, before and behind the turn, with the sums and what they are divided by.
+  // The operands of a quotient exist in the wide precision, before and after the rotation, with the sums and
+  // the divisors.
   if (plan.denominator)
     features = wide * (2 * turned + size.channels(plan.heads * (2 * plan.state_values()))) + (wide > 1 ? 2 * wide * keys : 0);
   const double decays = cumulative ? keys + (1 + (turns ? 2 : 0)) * wide * keys : plan.decay == Decay::kWhole ? keys : 0;
@@ -122,7 +125,8 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
                      (plan.gate_rank > 0             ? values + size.channels(plan.gate_rank)
                       : plan.gated && plan.gate_bias ? values
                                                      : 0);
-  const bool apart = plan.gated && !(all && plan.gate_map == Map::kSigmoid);  // the gate is a product of its own
+  // The gate is a product of its own.
+  const bool apart = plan.gated && !(all && plan.gate_map == Map::kSigmoid);
   const double normed = (plan.norm != RecurrentPlan::Norm::kNone ? values : 0) + (apart ? values : 0);
   const double learned = plan.learned_turn ? (2 * wide + 8 / size.element) * keys : 0;
   const double self = plan.self_term ? (3 * wide + 1) * keys + 3 * values : 0;
@@ -135,9 +139,10 @@ BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSize
   const double gradients = (plan.denominator ? wide : 1) * ((plan.makes_keys() ? 2 : 1) * turned + values) +
                            (plan.decay == Decay::kGate ? keys : 0) + (cumulative ? wide * turned : 0);
   const bool gate_apart = plan.gated && (plan.gate_rank > 0 || plan.gate_bias);
-  const double joined = 2 * product + (gate_apart ? values : 0) - values;  // the product's, of its parts and together; o is gone
-  // The gate: d y, d n, d gate, with y gone; the norm: d n, d o, d gate, with n gone too. The recurrence, with o and all these gone: d o, the gate's and
-  // its own. Then the product's.
+  // Gradients of the product, of its parts and together; o is gone.
+  const double joined = 2 * product + (gate_apart ? values : 0) - values;
+  // The gate: d y, d n, d gate, with y gone; the norm: d n, d o, d gate, with n gone too. The recurrence,
+  // with o and all these gone: d o, the gate's and its own. Then those of the product.
   const double norm_phase = std::max(apart ? 2 * values : values, gates + values + sums - (apart ? values : 0));
   return {.kept = product + low + features + decays + values + normed + learned + self + convolved + of_norm + size.states,
           .backward = size.hidden + std::max({norm_phase, gates + gradients + ends - normed, joined - normed - features - decays}),

@@ -1,9 +1,11 @@
-// The linear lineage as choices of one recurrence (docs/sources/linear-attention.md §1): what a mixer makes of its input for
+// The linear attention family as variants of one recurrence (docs/sources/linear-attention.md §1): how a
+// mixer computes the parts of
 //
 //   S_t = λ_t ⊙ S_{t−1} + k_tᵀ v_t        o_t = scale · q_t S_t        out = gate(norm(o)) Wout
 //
-// A plan says all that can be said of such a mixer without a tensor; from it follow its logical tensors, sizes, state and memory here, and its module
-// (model/mixers/recurrent_mixer.h). TransNormerLLM, RetNet, GLA, cosFormer, LightNet and MetaLA are each a function from options to a plan. Plain data.
+// A plan describes such a mixer without a tensor. Its logical tensors, sizes, state and memory are derived
+// from the plan here, and so is its module (model/mixers/recurrent_mixer.h). TransNormerLLM, RetNet, GLA,
+// cosFormer, LightNet and MetaLA are each a function from options to a plan. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -14,41 +16,43 @@
 namespace longhaul::recipe {
 
 struct RecurrentPlan {
-  enum class Map { kNone, kSilu, kRelu, kSigmoid };  // what a projection goes through
+  enum class Map { kNone, kSilu, kRelu, kSigmoid };  // function applied to a projection
   enum class Turn {
     kNone,
     kCosine,
     kRotary
-  };  // of queries and keys by positions (kernels/features/op.h): a cosine turn doubles a head's keys
-  enum class Decay {
-    kNone,
-    kSlopes,
-    kGate,
-    kCumulative,
-    kWhole
-  };  // fixed for each head; logσ(x)/divisor; of a cumulative softmax of the keys (LightNet), and its form without an order: keys are a softmax over
-      // their document, and all queries read the one sum of kᵀ v
-  enum class Norm { kNone, kAll, kHeads, kHeadsCentred };  // RMSNorm over all heads' channels, or of each head; LayerNorm of each head
+  };  // rotation of queries and keys by positions (kernels/features/op.h); kCosine doubles a head's keys
+  // kSlopes: fixed for each head. kGate: logσ(x)/divisor. kCumulative: from a cumulative softmax of the keys
+  // (LightNet). kWhole: its form without an order: keys are a softmax over their document, and all queries
+  // read the one sum of kᵀ v.
+  enum class Decay { kNone, kSlopes, kGate, kCumulative, kWhole };
+  // kAll: RMSNorm over the channels of all heads. kHeads: RMSNorm of each head. kHeadsCentred: LayerNorm of
+  // each head.
+  enum class Norm { kNone, kAll, kHeads, kHeadsCentred };
 
-  int64_t heads = 0, key = 0, value = 0;  // channels of a head, before a cosine turn
-  int64_t key_heads = 0;                  // heads of keys, values and decays, each of a group of query heads; 0: as many
-  bool product_bias = false;              // of the product that makes queries, keys and values
+  int64_t heads = 0, key = 0, value = 0;  // channels of a head, before a cosine rotation
+  int64_t key_heads = 0;                  // heads of keys, values and decays, each for a group of query heads; 0: as many
+  bool product_bias = false;              // bias of the product that makes queries, keys and values
   Map query_map = Map::kNone, key_map = Map::kNone, value_map = Map::kNone;
   int64_t convolution = 0;  // taps of a short convolution with silu over the mixer's input; 0: none
 
   Turn turn = Turn::kNone;
-  bool learned_turn = false;        // its frequencies are learned: one tensor of the whole model
-  std::vector<double> frequencies;  // [heads · key] of a cosine turn, [key / 2] of a rotary one; learned ones begin so
+  bool learned_turn = false;  // its frequencies are learned: one tensor for the whole model
+  // [heads · key] for a cosine turn, [key / 2] for a rotary one; initial values if learned.
+  std::vector<double> frequencies;
   double first_position = 0;
-  int64_t longest = 0;  // tokens of a sequence, beyond which turns would weigh with another sign; 0: any number
-  // Of a cosine turn, in place of frequencies: tokens along each axis of a grid that a document is behind its first token (MD-LRPE, kernels/toeplitz/grid.h).
+  // Longest sequence in tokens; after it the cosine would change its sign; 0: any length.
+  int64_t longest = 0;
+  // For a cosine turn, in place of frequencies: tokens along each axis of the grid that a document is after
+  // its first token (MD-LRPE, kernels/toeplitz/grid.h).
   std::vector<int64_t> grid;
 
   Decay decay = Decay::kNone;
   std::vector<double> slopes;  // kSlopes: −log λ of each head
   double divisor = 1;          // kGate
   bool tied_keys = false;      // kGate: k = 1 − λ
-  int64_t decay_rank = 0;      // kGate: its logits come by way of so few channels, then with a bias; 0: directly, without
+  // kGate: rank of the projection to the logits, which then has a bias; 0: a full projection without bias.
+  int64_t decay_rank = 0;
   double scale = 1;
 
   bool denominator = false;  // o is divided by max(q · Σ k, 1e-6)
@@ -58,13 +62,15 @@ struct RecurrentPlan {
   double norm_eps = 1e-6;
   bool gated = false;
   Map gate_map = Map::kNone;
-  int64_t gate_rank = 0;     // 0: directly
-  bool gate_bias = false;    // of a gate that is made directly
-  double steering_gain = 0;  // > 0: queries and logits of decays begin as Xavier has it with this gain, whatever model.initialisation says
+  int64_t gate_rank = 0;   // 0: a full projection
+  bool gate_bias = false;  // for a gate with a full projection
+  // > 0: queries and logits of decays have Xavier initialisation with this gain, whatever
+  // model.initialisation is.
+  double steering_gain = 0;
 
   int64_t state_keys() const { return turn == Turn::kCosine ? 2 * key : key; }
   int64_t state_values() const { return value + (denominator ? 1 : 0); }
-  int64_t memory_heads() const { return key_heads > 0 ? key_heads : heads; }  // that write
+  int64_t memory_heads() const { return key_heads > 0 ? key_heads : heads; }  // heads that write
   bool makes_keys() const { return !tied_keys; }                              // by a projection
 };
 
@@ -73,7 +79,7 @@ std::vector<MixerTensor> tensors_of(const RecurrentPlan& plan, int64_t hidden);
 std::vector<MixerStateTensor> state_of(const RecurrentPlan& plan, int64_t hidden);
 BlockMemory memory_of(const RecurrentPlan& plan, int64_t hidden, const BlockSizes& size);
 
-// What an entry says of a mixer whose layers are all planned alike.
+// PlannedBy: the functions of an entry for a mixer whose layers all have the same plan.
 template <RecurrentPlan (*kPlan)(const ModelConfig&)>
 struct PlannedBy {
   static OperatorSizes operators(const ModelConfig& model) { return operators_of(kPlan(model)); }

@@ -1,5 +1,5 @@
-// RetNet (arXiv 2307.08621): linear attention with rotary positions, a fixed decay of each head, values twice as wide as keys, a norm of each head and a
-// silu gate. docs/models/retnet.md.
+// RetNet (arXiv 2307.08621): linear attention with rotary positions, a fixed decay per head, values twice as
+// wide as keys, a norm of each head and a silu gate. docs/models/retnet.md.
 #pragma once
 
 #include <cstdint>

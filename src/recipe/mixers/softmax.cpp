@@ -127,11 +127,12 @@ std::vector<MixerStateTensor> softmax_state(const ModelConfig& model) { return s
 BlockMemory softmax_memory(const ModelConfig& model, const BlockSizes& size) {
   const double qkv = size.channels((model.heads + 2 * model.softmax.kv_heads) * model.head_dim);
   const double o = size.channels(model.heads * model.head_dim), log_sums = size.tokens * static_cast<double>(model.heads) * size.wide;
-  // With norms of queries and keys these are there as they were made, too, and one sum a head; in their backward pass the gradients of all three,
-  // of what was normed, and of both together.
+  // With norms of queries and keys, their inputs exist too, and one sum per head; in their backward pass the
+  // gradients of all three, of the normalised values, and of both together.
   const double normed = model.softmax.qk_norm ? size.channels((model.heads + model.softmax.kv_heads) * model.head_dim) : 0;
   const double sums = model.softmax.qk_norm ? size.tokens * static_cast<double>(model.heads + model.softmax.kv_heads) * size.wide : 0;
-  // A gate keeps itself and its product; its gradient is there, with what it left for the block's input, until queries and keys have theirs.
+  // A gate keeps itself and its product; its gradient exists, with the gradient that it left for the block's
+  // input, until queries and keys have theirs.
   const double gate = model.softmax.output_gate ? o : 0;
   const double backward = size.hidden + (gate > 0 ? size.hidden : 0) +
                           (normed > 0 ? std::max(o + qkv, 2 * qkv + normed) : o + qkv);  // of the residual, o, and q, k, v
@@ -168,7 +169,8 @@ std::vector<double> SoftmaxOptions::rotary_frequencies(int64_t channels) const {
     const double stretched = frequency / rotary_factor;
     if (rotary_scaling == RotaryScaling::kLinear) frequency = stretched;
     if (rotary_scaling == RotaryScaling::kLlama3) {
-      const double turns = static_cast<double>(rotary_original) * frequency / (2 * std::numbers::pi);  // within the original positions
+      // Within the original positions.
+      const double turns = static_cast<double>(rotary_original) * frequency / (2 * std::numbers::pi);
       const double kept = std::clamp((turns - rotary_low) / (rotary_high - rotary_low), 0.0, 1.0);
       frequency = kept * frequency + (1 - kept) * stretched;
     }

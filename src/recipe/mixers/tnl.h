@@ -1,5 +1,6 @@
-// TransNormerLLM (arXiv 2307.14995; its second version 2401.04658, 2405.17381; docs/sources/linear-attention.md §3): linear attention with a fixed decay of each
-// head, turned by learned positions in the model's first layer. docs/models/tnl.md.
+// TransNormerLLM (arXiv 2307.14995; its second version 2401.04658, 2405.17381;
+// docs/sources/linear-attention.md §3): linear attention with a fixed decay per head, rotated by learned
+// positions in the model's first layer. docs/models/tnl.md.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@ struct ModelConfig;
 struct RecurrentPlan;
 extern const SequenceMixerEntry kTnlMixer;
 
-// v1: gate of a projection of its own, u ⊙ norm(o). v2: a gate of low rank, norm(o) ⊙ σ(gate).
+// v1: a gate from a projection of its own, u ⊙ norm(o). v2: a gate of low rank, norm(o) ⊙ σ(gate).
 enum class TnlVersion { kV1, kV2 };
-// Decay slopes, docs/sources/linear-attention.md §3.2: as all released code has them (ALiBi's, less with depth), as the paper prints them, as
-// flash-linear-attention's, as xmixers'.
+// Decay slopes, docs/sources/linear-attention.md §3.2: as in all released code (ALiBi's, smaller with depth),
+// as printed in the paper, as in flash-linear-attention, or as in xmixers.
 enum class TnlSlopes { kOfficial, kPaper, kFla, kXmixers };
 std::vector<std::string_view> names_of(TnlVersion);
 std::vector<std::string_view> names_of(TnlSlopes);
@@ -25,17 +26,17 @@ struct TnlOptions {
   TnlVersion version = TnlVersion::kV1;
   TnlSlopes slopes = TnlSlopes::kOfficial;
   bool layer_temperature = true;  // slopes fall with depth
-  bool positions = true;          // the first layer's turn
+  bool positions = true;          // the first layer's rotation
   bool value_silu = false;        // silu on values too
   bool gate = true;
-  int64_t gate_rank = 0;  // of v2; 0: model.head_dim
+  int64_t gate_rank = 0;  // for v2; 0: model.head_dim
   double norm_eps = 1e-6;
   bool operator==(const TnlOptions&) const = default;
 };
 
 RecurrentPlan tnl_plan(const ModelConfig& model, int64_t layer);
 
-// −log λ of a layer's heads.
+// −log λ of the heads of a layer.
 std::vector<double> tnl_slopes(TnlSlopes variant, bool layer_temperature, int64_t heads, int64_t layer, int64_t layers);
 
 }  // namespace longhaul::recipe

@@ -9,7 +9,7 @@ namespace longhaul::recipe {
 
 namespace {
 
-// What to type after "key=" to get this value: text as it is where that is read back as the same text.
+// The text to type after "key=" for this value: text literally where it is read back as the same text.
 std::string typed(const Value& value) {
   if (!value.is_text() || value.as_text().starts_with(' ')) return value.toml();
   const Value read = read_override_value(value.as_text());

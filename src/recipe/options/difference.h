@@ -1,4 +1,4 @@
-// Comparing recipes: what differs, and whether a stopped run may go on under a changed recipe.
+// Comparison of recipes: what differs, and whether a stopped run may continue under a changed recipe.
 #pragma once
 
 #include <string>
@@ -16,12 +16,15 @@ struct Difference {
 };
 
 std::vector<Difference> differences(const LoadedRecipe& first, const LoadedRecipe& second);
-std::string diff(const LoadedRecipe& first, const LoadedRecipe& second);  // aligned lines; empty when they are equal
+// Aligned lines; empty when they are equal.
+std::string diff(const LoadedRecipe& first, const LoadedRecipe& second);
 
-// `saved`: the run directory's recipe.toml; `now`: what is asked for. Throws kUsage listing every option that must stay the same
-// and does not: key, saved value and its origin, new value and its origin, and what to type.
+// `saved`: the run directory's recipe.toml; `now`: the requested recipe. Throws kUsage with a list of every
+// option that must stay the same but does not: key, saved value and its origin, new value and its origin, and
+// what to type.
 void refuse_changed(const LoadedRecipe& saved, const LoadedRecipe& now);
-// Whether options of [optim] differ that must stay the same, and optim.fresh_states allows it: the optimizer's states are to begin at zero.
+// True if options of [optim] that must stay the same differ, and optim.fresh_states allows it: the optimizer
+// states then start at zero.
 bool begins_fresh_states(const LoadedRecipe& saved, const LoadedRecipe& now);
 
 }  // namespace longhaul::recipe

@@ -11,7 +11,7 @@ namespace longhaul::recipe {
 
 namespace {
 
-constexpr size_t kLongestList = 100000;  // entries; a run length cannot be used to fill the memory
+constexpr size_t kLongestList = 100000;  // entries; a run length must not fill the memory
 
 std::string joined(const std::vector<std::string>& names) {
   std::string out;
@@ -52,7 +52,8 @@ bool in_range(const Option& option, const Value& value) {
   return !option.maximum || number <= *option.maximum;
 }
 
-// What was typed, as keys are written: lower case, underscores, no leading dashes; cut when it is absurdly long.
+// The typed text in the form of keys: lower case, underscores, no leading dashes; cut when it is absurdly
+// long.
 std::string as_key(std::string_view typed) {
   static constexpr size_t kLongestKey = 64;
   while (typed.starts_with('-')) typed.remove_prefix(1);
@@ -69,7 +70,8 @@ std::string_view last_part(std::string_view name) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
-// Whether an option is one of a section or of a group in it: model.hgrn2.expand is inside model, and inside model.hgrn2.
+// True if an option belongs to a section or to a group in it: model.hgrn2.expand is in model, and in
+// model.hgrn2.
 bool inside(std::string_view option, std::string_view section) {
   return !section.empty() && option.size() > section.size() && option.starts_with(section) && option[section.size()] == '.';
 }

@@ -1,12 +1,14 @@
-// Options: each is declared once and bound to the C++ field it fills. From the declaration come the strict TOML reader,
-// overrides, help, the reference page, and the origin of every value. The default is whatever the field holds when declared.
+// Options: each is declared once and bound to the C++ field that it sets. The strict TOML reader, overrides,
+// help, the reference page, and the origin of every value are made from the declaration. The default is the
+// value of the field when it is declared.
 //
 //   void declare(OptionSet& set, TrainOptions& train) {
 //     set.add("train.steps", train.steps, "Optimizer steps of the whole run.").unit("steps").at_least(1).may_change();
 //   }
 //
-// An option must stay the same when a run is resumed unless it says may_change(). An OptionSet points into the structs it was
-// built over and must not outlive them. Not thread-safe; a set is cheap, so make one where it is needed.
+// An option must stay the same when a run is resumed unless it says may_change(). An OptionSet points into
+// the structs for which it was built and must not outlive them. Not thread-safe; a set is cheap, so make one
+// where it is needed.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,8 @@ namespace longhaul::recipe {
 enum class OnResume { kSame, kMayChange };
 enum class Kind { kBool, kInteger, kNumber, kText, kEnum, kIntegers, kNumbers, kTexts, kEnums, kTables };
 
-// Names of an enumeration: overload `EnumNames names_of(MyEnum)` beside it; names are listed in the order of the values 0, 1, …
+// Names of an enumeration: overload `EnumNames names_of(MyEnum)` beside it; names are listed in the order of
+// the values 0, 1, …
 using EnumNames = std::vector<std::string_view>;
 
 template <class E>
@@ -35,7 +38,8 @@ std::string_view name_of_value(E value) {
   return names_of(value)[static_cast<size_t>(value)];
 }
 
-// What a field refused: both are phrases, e.g. expected "a whole number of at least 1", found "\"ten\" (text)".
+// Mismatch: why a field refused a value. Both are phrases, e.g. expected "a whole number of at least 1",
+// found "\"ten\" (text)".
 struct Mismatch {
   std::string expected;
   std::string found;
@@ -44,7 +48,7 @@ struct Mismatch {
 class OptionSet;
 
 struct Option {
-  std::string name;  // dotted: "train.steps"; one of a group inside a section: "model.hgrn2.expand"
+  std::string name;  // Dotted: "train.steps"; an option of a group in a section: "model.hgrn2.expand".
   Kind kind = Kind::kText;
   std::string help;  // one sentence
   std::string unit;
@@ -52,18 +56,21 @@ struct Option {
   std::optional<double> minimum, maximum;
   bool minimum_allowed = true;  // false: the value must be above the minimum
   OnResume on_resume = OnResume::kSame;
-  bool is_path = false;                      // its texts are paths (base/text/path_text.h) or words
-  std::vector<std::string> also_called;      // other programs' names, used only to guess what an unknown key meant
+  bool is_path = false;  // its texts are paths (base/text/path_text.h) or words
+  // Names in other programs, used only to guess the meaning of an unknown key.
+  std::vector<std::string> also_called;
   std::vector<Option> fields;                // kTables: the keys of one entry
   std::function<Value()> get;                // the bound field as a Value
-  std::function<void(const Value&)> assign;  // without checks of range; throws Mismatch when the type is wrong
+  std::function<void(const Value&)> assign;  // no check of the range; throws Mismatch when the type is wrong
 
-  void set(const Value& value) const;  // checks type, choices and range; throws Mismatch and leaves the field as it was
-  std::string expected_text() const;   // "a whole number of at least 1 (steps)"
-  std::string_view section() const;    // "train", "model" of "model.hgrn2.expand"; empty for a key without a dot
+  // Checks type, choices and range; throws Mismatch and leaves the field as it was.
+  void set(const Value& value) const;
+  std::string expected_text() const;  // "a whole number of at least 1 (steps)"
+  // "train", "model" of "model.hgrn2.expand"; empty for a key without a dot.
+  std::string_view section() const;
 };
 
-// What add() returns: refines the option just declared.
+// OptionBuilder: the result of add(), which refines the option just declared.
 class OptionBuilder {
  public:
   explicit OptionBuilder(Option& option) : option_(option) {}
@@ -110,18 +117,22 @@ class OptionSet {
   template <class Field>
   OptionBuilder add(std::string name, Field& field, std::string help);
 
-  // A list of tables: each entry is an Entry whose keys `declare(OptionSet&, Entry&)` lists (without a section).
+  // A list of tables: each entry is an Entry whose keys `declare(OptionSet&, Entry&)` lists (without a
+  // section).
   template <class Entry>
   OptionBuilder add_tables(std::string name, std::vector<Entry>& field, std::string help);
 
   const std::vector<Option>& all() const& { return options_; }
-  const std::vector<Option>& all() && = delete;     // of a temporary it would dangle
+  const std::vector<Option>& all() && = delete;     // it would dangle for a temporary
   const Option* find(std::string_view name) const;  // nullptr when there is none
-  // The declared name most like `unknown`, or empty: by spelling, by last part, by another program's name for it.
+  // The declared name most similar to `unknown`, or empty: by spelling, by last part, or by another program's
+  // name for it.
   std::string nearest(std::string_view unknown) const;
   std::string nearest_section(std::string_view unknown) const;
-  bool has_section(std::string_view name) const;  // "model", and "model.hgrn2": a group of options inside it
-  // The options that a word alone may mean: all whose last part it is ("--seed": train.seed, data.seed, …), else the nearest.
+  // "model", or "model.hgrn2", which is a group of options in it.
+  bool has_section(std::string_view name) const;
+  // The options that a single word may mean: all whose last part it is ("--seed": train.seed, data.seed, …),
+  // else the nearest.
   std::vector<std::string> meant_by(std::string_view word) const;
 
  private:
@@ -129,7 +140,7 @@ class OptionSet {
   std::vector<Option> options_;
 };
 
-// "a, b" is {"a", "b"}; "" is no item.
+// Splits at commas: "a, b" is {"a", "b"}; "" has no items.
 std::vector<std::string_view> split_at_commas(std::string_view text);
 
 // Reads one entry of a list of tables; throws Mismatch that names the key.
@@ -142,7 +153,8 @@ int64_t to_integer(const Value& value);
 double to_number(const Value& value);
 std::string to_text(const Value& value);
 size_t to_choice(const Value& value, const EnumNames& names);
-// Lists. A single value is a list of one. "lightning*7" is seven times "lightning"; text "a,b*2" is split at the commas.
+// Lists. A single value is a list of one. "lightning*7" is "lightning" seven times; text "a,b*2" is split at
+// the commas.
 std::vector<int64_t> to_integers(const Value& value);
 std::vector<double> to_numbers(const Value& value);
 std::vector<std::string> to_texts(const Value& value);

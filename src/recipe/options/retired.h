@@ -1,5 +1,6 @@
-// Keys that earlier versions wrote into recipes and checkpoints, and that mean nothing any more. They are read whatever their value is,
-// ignored, and warned of once a process. The file format's version stays: what such a key did was no part of the model or of a run's numbers.
+// Keys that earlier versions wrote into recipes and checkpoints and that have no meaning any more. They are
+// accepted with any value, ignored, and warned of once per process. The version of the file format does not
+// change, because such a key changed neither the model nor the numbers of a run.
 #pragma once
 
 #include <string_view>
@@ -9,7 +10,7 @@ namespace longhaul::recipe {
 struct RetiredKey {
   std::string_view name;
   std::string_view reason;      // completes "… is no option any more and is ignored: "
-  bool only_as_switch = false;  // true or false was its value then; it has another meaning with other values
+  bool only_as_switch = false;  // Its value was true or false then; with other values it has another meaning.
 };
 
 inline constexpr RetiredKey kRetiredKeys[] = {

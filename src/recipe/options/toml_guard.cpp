@@ -15,8 +15,8 @@ bool is_key_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '"' || c == '\'';
 }
 
-// Knows strings, comments and brackets. Malformed quoting may lead it astray, but there the parser stops, so nothing after that
-// place is ever built.
+// Knows strings, comments and brackets. Malformed quoting may mislead it, but there the parser stops, so that
+// nothing after that place is ever built.
 class Guard {
  public:
   Guard(std::string_view text, const std::string& name) : text_(text), name_(name) {}

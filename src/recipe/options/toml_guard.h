@@ -1,6 +1,7 @@
-// A look at the text before the TOML parser gets it. The parser (toml++ 3.3) builds nested tables recursively without limit,
-// asserts on "[[[a" and "a = [}", and its test for blanks is undefined for most characters beyond ASCII outside quotes.
-// The guard refuses those texts, so that no input can do more than fail to load.
+// A check of the text before the TOML parser sees it. The parser (toml++ 3.3) builds nested tables
+// recursively without limit, asserts on "[[[a" and "a = [}", and its test for blanks is undefined for most
+// characters beyond ASCII outside quotes. The guard refuses those texts, so that no input can do more than
+// fail to load.
 #pragma once
 
 #include <cstdint>

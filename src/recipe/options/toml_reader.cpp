@@ -88,12 +88,12 @@ Value read_override_value(std::string_view typed) {
     guard_toml(line, "");
     const toml::table table = toml::parse(line);
     const toml::node* node = table.get("value");
-    // A line break or a comment in what was typed would end the value early: then it is plain text.
+    // A line break or a comment in the typed text would end the value early: then it is plain text.
     if (table.size() == 1 && node && typed.find_first_of("\n#") == std::string_view::npos) return value_of(*node);
     if (table.size() == 1 && node && (node->is_array() || node->is_string()) && typed.find('\n') == std::string_view::npos)
       return value_of(*node);
   } catch (const toml::parse_error&) {
-  } catch (const Error&) {  // not TOML by the guard's account
+  } catch (const Error&) {  // not TOML according to the guard
   }
   return Value(std::string(typed));
 }

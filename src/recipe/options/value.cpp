@@ -39,7 +39,7 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-// Shortest decimal that reads back to the same bits, and that TOML takes for a number with a fraction.
+// Shortest decimal that reads back to the same bits, and that TOML reads as a number with a fraction.
 std::string number_text(double number) {
   std::string text = fmt::format("{}", number);
   if (text.find_first_of(".en") == std::string::npos) text += ".0";  // n: inf, nan

@@ -1,5 +1,5 @@
-// Value: a recipe value apart from any file format: bool, whole number, number, text, list, or table (keys in order).
-// Prints as TOML. Plain data.
+// Value: a recipe value independent of any file format: bool, whole number, number, text, list, or table
+// (keys in order). It is printed as TOML. Plain data.
 #pragma once
 
 #include <cstdint>

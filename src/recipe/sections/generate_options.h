@@ -1,5 +1,5 @@
-// GenerateOptions: [sample] of a recipe: the completion printed at the end of a run, and the defaults of `longhaul sample`.
-// Plain data; declared in generate_options.cpp.
+// GenerateOptions: [sample] of a recipe: the completion printed at the end of a run, and the defaults of
+// `longhaul sample`. Plain data; declared in generate_options.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// GuardOptions: [guard] of a recipe: what a run does about numbers that are wrong: loss spikes, and processors and memory that silently compute or keep
-// something else than they were told (docs/design/numeric-guards.md). Plain data; declared in guard_options.cpp.
+// GuardOptions: [guard] of a recipe: how a run reacts to wrong numbers: loss spikes, and processors and
+// memory that silently compute or store wrong values (docs/design/numeric-guards.md). Plain data; declared in
+// guard_options.cpp.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,16 @@ std::vector<std::string_view> names_of(OnSpike);
 
 struct GuardOptions {
   OnSpike on_spike = OnSpike::kTell;
-  int64_t spike_back = 200;  // steps: how far a rollback goes back at least, and how many steps' data are then passed over
-  int64_t rollbacks = 3;     // after which the run ends with exit code 67
-  double rate_factor = 1;    // of the learning rate, at each rollback
+  // In steps: how far a rollback goes back at least, and how many steps' data are then skipped.
+  int64_t spike_back = 200;
+  int64_t rollbacks = 3;   // after so many rollbacks the run ends with exit code 67
+  double rate_factor = 1;  // factor of the learning rate at each rollback
 
   // Steps between checks for silent corruption; 0: none.
-  int64_t replicas_every = 100;  // bytes of what several ranks hold copies of
-  int64_t states_every = 100;    // optimizer states that cannot be
-  int64_t products_every = 0;    // a matrix product, by sums
-  int64_t replay_every = 0;      // a micro-batch on another replica, bit by bit
+  int64_t replicas_every = 100;  // compares the bytes of which several ranks hold copies
+  int64_t states_every = 100;    // checks optimizer states for impossible values
+  int64_t products_every = 0;    // checks a matrix product by sums
+  int64_t replay_every = 0;      // computes a micro-batch again on another replica, bit by bit
   bool operator==(const GuardOptions&) const = default;
 };
 

@@ -35,7 +35,7 @@ void declare(OptionSet& set, OptimGroup& group) {
 
 namespace {
 
-// Muon's matrices: of a layer, and no table of a router, of bounds or of taps.
+// Muon's matrices: those of a layer, except tables of routers, bounds and taps.
 bool orthogonalised(Role role, int64_t layer, const std::vector<int64_t>& shape) {
   return layer >= 0 && shape.size() == 2 && role != Role::kRouter && role != Role::kLowerBound && role != Role::kPosition &&
          role != Role::kConvolution && role != Role::kCoefficient;
@@ -48,7 +48,7 @@ size_t group_of(const OptimOptions& optim, Role role) {
   return 0;
 }
 
-// Of group number - 1, or 0: of the rest.
+// For group number - 1, or 0: for the rest.
 OptimRule rule_of_group(const OptimOptions& optim, size_t number) {
   OptimRule rule{.options = optim};
   rule.options.groups.clear();
@@ -68,7 +68,7 @@ OptimRule rule_of_group(const OptimOptions& optim, size_t number) {
 
 }  // namespace
 
-// Rules: of the rest and of each group; then the same again, as adamw beside a muon.
+// Rules: for the rest and for each group; then the same again, as adamw in addition to muon.
 size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape) {
   const size_t group = group_of(optim, role);
   const bool beside_muon = rule_of_group(optim, group).options.name == "muon" && !orthogonalised(role, layer, shape);

@@ -15,7 +15,7 @@ std::vector<std::string_view> names_of(StateDtype) { return {"float32", "bfloat1
 
 namespace {
 
-// What single optimizers have beside the betas.
+// The options of single optimizers other than the betas.
 void declare_rules(OptionSet& set, OptimOptions& optim) {
   set.add("optim.momentum", optim.momentum,
           "sgd, muon, sm3, adafactor: decay of the momentum per step, 0: none is kept; -1: as published (sgd and sm3 0.9, muon 0.95, "

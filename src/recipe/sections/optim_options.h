@@ -1,5 +1,6 @@
-// OptimOptions: [optim] of a recipe: the optimizer, its learning-rate schedule, gradient clipping, stages that change the
-// batch or the learning rate on the way (docs/sources/minimax-01.md §5.2), and a batch that follows what is measured. Plain data; declared in optim_options.cpp.
+// OptimOptions: [optim] of a recipe: the optimizer, its learning-rate schedule, gradient clipping, stages
+// that change the batch or the learning rate during the run (docs/sources/minimax-01.md §5.2), and a batch
+// size that follows measurements. Plain data; declared in optim_options.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +14,21 @@ namespace longhaul::recipe {
 
 class OptionSet;
 
-// constant: lr after warm-up. linear, cosine, polynomial: from lr down to lr · final_lr_fraction over the decay. wsd: constant until
-// decay_steps before the end, then down (docs/sources/minimax-01.md §5.2). inverse_sqrt: with the root of the steps since the start, not below that fraction.
+// constant: lr after warm-up. linear, cosine, polynomial: from lr down to lr · final_lr_fraction over the
+// decay. wsd: constant until decay_steps before the end, then down (docs/sources/minimax-01.md §5.2).
+// inverse_sqrt: with the inverse square root of the steps since the start, but not below that fraction.
 enum class Schedule { kConstant, kLinear, kCosine, kWsd, kInverseSqrt, kPolynomial };
 std::vector<std::string_view> names_of(Schedule);
-// wsd: how it falls (optim/schedule.h).
+// wsd: the form of its decay (optim/schedule.h).
 enum class WsdFall { kExponential, kLinear, kCosine, kOneMinusSqrt, kHalving };
 std::vector<std::string_view> names_of(WsdFall);
-// How something rises from its beginning to its end (optim/schedule.h): the learning rate in warm-up, weight decay over the run.
+// How a value rises from its start to its end (optim/schedule.h): the learning rate in warm-up, weight decay
+// over the run.
 enum class Rise { kLinear, kCosine, kOneMinusSqrt };
 std::vector<std::string_view> names_of(Rise);
 
-// From the first step at which `from_step` or `from_tokens` is reached (exactly one of them is given), lr and batch hold instead
-// of optim.lr and train.batch. 0: as before.
+// OptimStage: from the first step at which `from_step` or `from_tokens` is reached (exactly one of them is
+// given), lr and batch replace optim.lr and train.batch. 0: unchanged.
 struct OptimStage {
   int64_t from_step = 0;
   int64_t from_tokens = 0;
@@ -37,11 +40,12 @@ struct OptimStage {
 enum class Role;  // recipe/mixers.h
 std::vector<std::string_view> names_of(Role);
 
-// What states of every element are kept in (recipe/sections/optimizers.h says which).
+// The format of states that exist for every element (recipe/sections/optimizers.h says which do).
 enum class StateDtype { kFloat32, kBfloat16, kInt8 };
 std::vector<std::string_view> names_of(StateDtype);
 
-// An optimizer, or numbers, of the tensors of some roles (recipe/sections/optim_groups.h). -1 and "": as [optim] has it.
+// OptimGroup: an optimizer or numbers for the tensors of some roles (recipe/sections/optim_groups.h). -1 and
+// "": as in [optim].
 struct OptimGroup {
   std::vector<Role> tensors;
   std::string name;
@@ -51,13 +55,13 @@ struct OptimGroup {
   bool operator==(const OptimGroup&) const = default;
 };
 
-// lamb: λ w joins the update (apex's "adam_w" mode), or the gradient.
+// lamb: λ w is added to the update (apex's "adam_w" mode), or to the gradient.
 enum class LambDecay { kDecoupled, kL2 };
 std::vector<std::string_view> names_of(LambDecay);
-// adafactor: who published the form (optim/optimizers/adafactor.h).
+// adafactor: the publication whose form is used (optim/optimizers/adafactor.h).
 enum class AdafactorForm { kFairseq, kTorch, kBigVision };
 std::vector<std::string_view> names_of(AdafactorForm);
-// muon: how long the update of a matrix is (optim/optimizers/muon.h).
+// muon: the scale of the update of a matrix (optim/optimizers/muon.h).
 enum class MuonScale { kMatchRms, kOriginal };
 std::vector<std::string_view> names_of(MuonScale);
 
@@ -80,28 +84,30 @@ struct OptimOptions {
   MuonScale muon_scale = MuonScale::kMatchRms;
   int64_t muon_iterations = 5;
   StateDtype state_dtype = StateDtype::kFloat32;
-  int64_t state_block = 256, state_least = 4096;  // int8: columns of a block; elements of the least tensor
-  double weight_decay = 0.1;                      // of matrices; norms, biases and embeddings' vectors have none
-  double weight_decay_from = 1;                   // of it at the run's beginning; 1: it never changes
+  int64_t state_block = 256, state_least = 4096;  // int8: columns of a block; elements of the smallest tensor
+  double weight_decay = 0.1;                      // for matrices; norms, biases and embedding vectors have none
+  double weight_decay_from = 1;                   // factor of it at the beginning of the run; 1: it never changes
   Rise weight_decay_rise = Rise::kLinear;
   double clip_norm = 1.0;  // global gradient norm; 0: no clipping
 
   int64_t warmup_steps = 100;
-  double warmup_from = 0;  // of lr, before the first step
+  double warmup_from = 0;  // fraction of lr before the first step
   Rise warmup_rise = Rise::kLinear;
   Schedule schedule = Schedule::kCosine;
   double decay_power = 1;  // polynomial
   WsdFall wsd_fall = WsdFall::kExponential;
-  int64_t decay_steps = 0;         // linear, cosine, polynomial: steps from the end of warm-up to the final rate, 0: until train.steps;
-                                   // wsd: length of the last phase, 0: a tenth of train.steps
-  double final_lr_fraction = 0.1;  // of lr, reached at the end of the decay
+  // linear, cosine, polynomial: steps from the end of warm-up to the final rate, 0: until train.steps; wsd:
+  // length of the last phase, 0: a tenth of train.steps.
+  int64_t decay_steps = 0;
+  double final_lr_fraction = 0.1;  // fraction of lr at the end of the decay
   std::vector<OptimStage> stages;
-  // The batch doubles where the measured critical batch (observe.batch_noise_every) is that many times it; 0: never (train/batch_ramp.h).
+  // The batch is doubled when the measured critical batch (observe.batch_noise_every) is so many times the
+  // batch; 0: never (train/batch_ramp.h).
   double batch_growth = 0;
-  int64_t batch_most = 0;     // sequences
-  double batch_lr_power = 0;  // lr grows with that power of the batch
+  int64_t batch_most = 0;     // upper limit in sequences
+  double batch_lr_power = 0;  // lr grows with this power of the batch
   std::vector<OptimGroup> groups;
-  bool fresh_states = false;  // where a run goes on with another optimizer
+  bool fresh_states = false;  // allows a run to continue with another optimizer
   OuterOptions outer;
 
   bool operator==(const OptimOptions&) const = default;

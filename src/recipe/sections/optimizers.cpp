@@ -21,7 +21,7 @@ StateElements momentum_if_wanted(const OptimOptions& options, const Shape& shape
   return {momentum_of(options) > 0 ? elements(shape) : 0};
 }
 
-// Of the second moment, means or largest numbers of rows and columns; of a vector all.
+// For the second moment: means or maxima of rows and columns; for a vector all elements.
 StateElements with_factors(StateElements state, const Shape& shape, int64_t times) {
   if (shape.size() == 2)
     state.factors = times * (shape[0] + shape[1]);

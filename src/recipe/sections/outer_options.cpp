@@ -12,7 +12,8 @@ bool hidden(const OuterOptions& options) { return (options.method == Outer::kCo2
 bool keeps_local_work(Outer method) { return method == Outer::kDelayCorrected || method == Outer::kStreaming; }
 int64_t outer_fragments_of(const OuterOptions& options) { return options.method == Outer::kStreaming ? options.fragments : 1; }
 
-// As published, but for co2's momentum: late by a round, it is unstable where a round takes more than 1 - momentum of an error away (docs/sources/co2.md §5).
+// As published, except co2's momentum: it comes late by a round, and is unstable if a round removes more than
+// 1 - momentum of an error (docs/sources/co2.md §5).
 double outer_momentum_of(const OuterOptions& options) {
   if (options.momentum >= 0) return options.momentum;
   constexpr double kMomenta[] = {0, 0, 0.5, 0.9, 0.2, 0, 0.9};
@@ -24,7 +25,7 @@ double outer_lr_of(const OuterOptions& options) {
   return options.method == Outer::kDiloco || options.method == Outer::kStreaming ? 0.7 : 1;
 }
 
-// What was agreed last, what is on its way (narrow, too), the momentum, and what this worker has sent.
+// The last agreed weights, those in transfer (also narrow), the momentum, and what this island has sent.
 int64_t outer_state_bytes(const OuterOptions& options, int64_t wide) {
   if (options.method == Outer::kNone) return 0;
   const int64_t kept = 2 + (outer_momentum_of(options) > 0 ? 1 : 0) + (options.method == Outer::kDelayCorrected ? 1 : 0);

@@ -14,7 +14,8 @@ std::vector<std::string_view> names_of(PipelineSchedule) { return {"gpipe", "1f1
 std::vector<std::string_view> names_of(Dispatcher) { return {"all-to-all", "all-gather", "flex"}; }
 std::vector<std::string_view> names_of(Backend) { return {"threads", "gloo", "nccl"}; }
 
-// Sizes are at most 65,536, so products of two fit; what does not is far beyond any world, and is refused as such.
+// Sizes are at most 65,536, so products of two fit; larger ones are far beyond any world size, and are
+// refused as such.
 int64_t ParallelOptions::needed() const {
   const int64_t dense = cp * tp, sparse = ep * etp;
   int64_t all = 0;
@@ -46,7 +47,7 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
   set.add("parallel.ranks", parallel.ranks,
           "Ranks of the run; 0: as many as the sizes below need. Replicas of the model share each step's sequences.")
       .unit("ranks")
-      .also_called({"dp", "data_parallel", "world_size"})  // dp would be taken for tp
+      .also_called({"dp", "data_parallel", "world_size"})  // dp would be mistaken for tp
       .at_least(0)
       .at_most(65536)
       .may_change();

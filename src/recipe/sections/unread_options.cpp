@@ -12,7 +12,7 @@
 namespace longhaul::recipe {
 namespace {
 
-// An option that is read only where something else is chosen.
+// An option that is read only if something else is chosen.
 struct Condition {
   std::string_view option;
   bool (*read)(const Recipe& recipe);
@@ -72,7 +72,7 @@ bool reads(const OptimizerEntry& optimizer, std::string_view option) {
   return std::ranges::find(optimizer.reads, option) != optimizer.reads.end();
 }
 
-// Who reads an option of single optimizers; nobody: all do, or it is none of theirs.
+// The optimizers that read an option of single optimizers; none: all read it, or it is not such an option.
 std::vector<std::string_view> readers_of(std::string_view option) {
   std::vector<std::string_view> names;
   for (const OptimizerEntry& entry : optimizers()) {
@@ -81,7 +81,7 @@ std::vector<std::string_view> readers_of(std::string_view option) {
   return names;
 }
 
-// Of the optimizers that the recipe gives tensors to.
+// The optimizers to which the recipe gives tensors.
 std::set<std::string> names_in(const OptimOptions& optim) {
   std::set<std::string> names = {optim.name};
   for (const OptimGroup& group : optim.groups) {
@@ -90,7 +90,7 @@ std::set<std::string> names_in(const OptimOptions& optim) {
   return names;
 }
 
-// On the command line, or in the recipe itself: what stands in a file that it builds on is for others too.
+// True for the command line, or the recipe itself: a base file is for other recipes too.
 bool said_of_this(const LoadedRecipe& loaded, const Origin& origin) {
   if (origin.kind == Origin::Kind::kCommandLine || origin.earlier == Origin{.kind = Origin::Kind::kCommandLine}.text()) return true;
   return origin.kind == Origin::Kind::kFile && origin.earlier.empty() && origin.detail.starts_with(loaded.source + ":");

@@ -1,5 +1,6 @@
-// unread_options: what somebody has set and nothing of the recipe reads: numbers of other optimizers, schedules and outer loops than those it has. A value
-// from a preset or from a file that the recipe builds on, or that is the default, is nobody's mistake. Pure.
+// unread_options finds options that somebody has set and that nothing in the recipe reads: numbers of other
+// optimizers, schedules and outer loops than those in use. A default, or a value from a preset or from a base
+// file, is not reported, because nobody typed it. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace longhaul::recipe {
 
-// Phrases, in the order of the options: "optim.momentum (read by adafactor, sm3, muon, sgd)".
+// Returns phrases in the order of the options: "optim.momentum (read by adafactor, sm3, muon, sgd)".
 std::vector<std::string> unread_options(const LoadedRecipe& loaded);
 
 }  // namespace longhaul::recipe

@@ -1,5 +1,5 @@
-// The normalizer of tokenizer.json: NFC, Replace, Prepend and sequences of them, applied to the text between added tokens.
-// Reading throws Error 65 for any other type. Const functions are thread-safe.
+// The normalizer of tokenizer.json: NFC, Replace, Prepend and sequences of them, applied to the text between
+// added tokens. Reading any other type throws Error 65. Const functions are thread-safe.
 #pragma once
 
 #include <deque>
@@ -18,19 +18,20 @@ class Normalizer {
   Normalizer() = default;
   explicit Normalizer(const JsonView& definition);
 
-  // The text itself when nothing changes; otherwise a view into `storage`. `continued`: the text goes on from a part that was
-  // handled before (streaming), so nothing is put in front of it.
+  // Returns the text itself when nothing changes; otherwise a view into `storage`. `continued`: the text
+  // continues an earlier part (streaming), so nothing is prepended.
   std::string_view apply(std::string_view text, bool continued, std::deque<std::string>& storage) const;
 
   bool empty() const { return steps_.empty(); }
-  bool only_nfc() const;           // every step is NFC
-  bool by_character() const;       // every step prepends, or replaces single characters: text may be cut between any two
-  char32_t space_becomes() const;  // what the steps make of a space (single-character replacements only)
+  bool only_nfc() const;  // every step is NFC
+  // Every step prepends, or replaces single characters: text may be cut between any two characters.
+  bool by_character() const;
+  char32_t space_becomes() const;  // the result of the steps for a space (single-character replacements only)
 
  private:
   struct Step {
     enum class Kind { kNfc, kReplaceText, kReplacePattern, kPrepend } kind;
-    std::string text;     // replaced text, or what is put in front
+    std::string text;     // the replaced or prepended text
     std::string content;  // replacement
     std::optional<Regex> pattern;
   };

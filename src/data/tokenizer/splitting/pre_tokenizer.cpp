@@ -53,7 +53,8 @@ void PreTokenizer::read_split(const JsonView& definition) {
     step.pattern = Regex::literal(text, pattern.where());
   } else {
     const std::string& regex = pattern.at("Regex").string();
-    // The known patterns match every character, so kept or removed, matches and gaps are the pieces of the scanner.
+    // The known patterns match every character, so whether matches are kept or removed, matches and gaps are
+    // the pieces of the scanner.
     if (step.behavior == Behavior::kIsolated || (step.behavior == Behavior::kRemoved && step.invert)) {
       for (const auto& [known, family] : {std::pair{kGpt2Pattern, SplitFamily::kGpt2}, std::pair{kLlama3Pattern, SplitFamily::kLlama3},
                                           std::pair{kQwenPattern, SplitFamily::kQwen}}) {
@@ -235,8 +236,9 @@ char32_t PreTokenizer::space_becomes(char32_t space) const {
 }
 
 int64_t PreTokenizer::last_safe_cut(std::string_view text, bool nfc_before) const {
-  // Digits and the leading space change nothing at the cuts of the scanner that follows them; a pattern that comes first
-  // settles the pieces for everything behind it, but only if no normalizer stands between the text and the pattern.
+  // Digits and the leading space change nothing at the cuts of the following scanner; a pattern that comes
+  // first fixes the pieces for all later steps, but only if no normalizer is between the text and the
+  // pattern.
   size_t first = 0;
   while (first < steps_.size() && (steps_[first].kind == Step::Kind::kDigits || steps_[first].kind == Step::Kind::kPrefixSpace)) ++first;
   if (first == steps_.size()) return -1;

@@ -1,6 +1,7 @@
-// The pre-tokenizer of tokenizer.json: cuts text into the words inside which the model merges. ByteLevel, Split, Digits,
-// Metaspace and sequences of them; the split patterns of the known families run in hand-written scanners (scanner.h), any
-// other pattern in regex.h. Reading throws Error 65 for any other type. Const functions are thread-safe.
+// The pre-tokenizer of tokenizer.json: it splits text into the words within which the model merges. It
+// supports ByteLevel, Split, Digits, Metaspace and sequences of them; hand-written scanners (scanner.h) run
+// the split patterns of the known families, and regex.h runs any other pattern. Reading any other type throws
+// Error 65. Const functions are thread-safe.
 #pragma once
 
 #include <deque>
@@ -18,7 +19,7 @@ namespace longhaul::data {
 struct Piece {
   std::string_view text;
   bool at_origin = false;  // begins where the whole text begins
-  bool continued = false;  // goes on from a part that was handled before (streaming)
+  bool continued = false;  // continues an earlier part (streaming)
 };
 
 class PreTokenizer {
@@ -41,11 +42,11 @@ class PreTokenizer {
 
   bool byte_level() const { return byte_level_; }  // the model sees bytes, not characters
 
-  // For streaming: the largest position at which `text` may be cut without changing any word, whatever follows; -1: no rule
-  // is known for this pre-tokenizer. `text` ends on a character boundary.
+  // For streaming: the largest position at which `text` may be cut without changing any word, whatever
+  // follows; -1: no rule is known for this pre-tokenizer. `text` ends at a character boundary.
   int64_t last_safe_cut(std::string_view text, bool nfc_before) const;
   bool whole_text_is_a_word() const;             // no step cuts
-  char32_t space_becomes(char32_t space) const;  // what Metaspace writes for a space
+  char32_t space_becomes(char32_t space) const;  // the character that Metaspace writes for a space
 
  private:
   enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };

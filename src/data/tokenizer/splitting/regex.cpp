@@ -29,8 +29,9 @@ constexpr std::array<std::string_view, 29> kCategoryNames = {"Cn", "Lu", "Ll", "
                .where = where});
 }
 
-// Does PCRE2's own table disagree with the peer's for the category? Found once per category by asking PCRE2 about every code
-// point at which our table changes is not enough, so all code points above the Latin ones are asked; a category costs 20 ms.
+// True if PCRE2's own table differs from that of `tokenizers` for the category. To ask PCRE2 only about the
+// code points at which our table changes is not enough, so all code points above the Latin ones are asked,
+// once per category; a category costs 20 ms.
 std::string missing_members(std::string_view name) {
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -46,7 +47,8 @@ std::string missing_members(std::string_view name) {
   std::string run;
   char32_t first = 0;
   char32_t next = 0;
-  // A run of members must match to its end; where it stops, the next character is missing from PCRE2's table.
+  // A run of members must match to its end; the character after a shorter match is missing from PCRE2's
+  // table.
   const auto flush = [&] {
     size_t at = 0;
     char32_t code_point = first;
@@ -205,7 +207,8 @@ class Translator {
     if (known && name[0] != 'C') {
       set += missing_members(name);
     } else if (name == "Cn" || name == "C" || name == "Any" || name.starts_with("Is") || name.starts_with("^")) {
-      // Scripts and the rest keep PCRE2's own tables; "unassigned" would not mean the same in two versions of Unicode.
+      // Scripts and other properties use PCRE2's own tables; "unassigned" would mean something else in two
+      // versions of Unicode.
       refuse(fmt::format("\\p{{{}}}", name), pattern_, where_);
     }
     return property_sets_.emplace(name, std::move(set)).first->second;
@@ -249,7 +252,8 @@ class Translator {
   const std::string& where_;
   std::string out_;
   size_t at_ = 0;
-  std::map<std::string, std::string, std::less<>> property_sets_;  // a pattern names the same few again and again
+  // A pattern names the same few sets repeatedly.
+  std::map<std::string, std::string, std::less<>> property_sets_;
 };
 
 struct MatchData {
@@ -310,7 +314,8 @@ Regex::Regex(std::string_view pattern, const std::string& where) {
     pcre2_get_error_message(error, message.data(), message.size());
     refuse(reinterpret_cast<const char*>(message.data()), pattern, where);
   }
-  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // without JIT the interpreter answers
+  // Without JIT the interpreter is used.
+  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   pcre2_pattern_info(compiled->code, PCRE2_INFO_MAXLOOKBEHIND, &compiled->lookbehind);
   compiled_ = std::move(compiled);
 }
@@ -326,7 +331,7 @@ Regex Regex::literal(std::string_view text, const std::string& where) {
 
 namespace {
 
-// The same length, with every bad byte a control character, so that positions stay what they are.
+// The same length, with a control character for every bad byte, so that positions do not change.
 std::string_view matchable(std::string_view text, std::string& storage) {
   if (valid_utf8(text)) return text;
   storage = text;
@@ -349,7 +354,8 @@ std::vector<Match> Regex::matches(std::string_view text) const {
   Match match{};
   while (from <= text.size() && compiled_->match(text, from, 0, match) == 1) {
     if (match.end == match.begin) {
-      // An empty match right after the previous one does not count; either way the search moves on by a character.
+      // An empty match right after the previous one does not count; in both cases the search moves on by one
+      // character.
       const bool repeated = match.end == last_end;
       const size_t here = static_cast<size_t>(match.end);
       from = here < text.size() ? here + static_cast<size_t>(decode_utf8(text.data() + here, text.data() + text.size()).length) : here + 1;

@@ -98,7 +98,7 @@ const char* next_llama3(const char* at, const char* end, int digits) {
     }
     return after;
   }
-  // One character that is not a line end may stand before letters; a space also before other characters.
+  // One character that is not a line end may precede letters; a space may also precede other characters.
   Looked second{CharClass::kSpace, 0};
   if (after < end) second = look(after, end);
   if (second.kind == CharClass::kLetter && !newline(*at)) return run_of(CharClass::kLetter, after + second.length, end);

@@ -1,6 +1,7 @@
-// Hand-written pre-tokenizers for the split patterns of the known families: they find exactly the pieces that the regular
-// expression finds, at several hundred MB/s. Each function returns the end of the piece that starts at `at` (at < end); the
-// piece is never empty. Bad UTF-8 is treated as unicode.h says. No state, no allocation; thread-safe.
+// Hand-written pre-tokenizers for the split patterns of the known families: they find exactly the pieces that
+// the regular expression finds, at several hundred MB/s. Each function returns the end of the piece that
+// starts at `at` (at < end); a piece is never empty. Bad UTF-8 is treated as unicode.h says. No state, no
+// allocation; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,9 @@ inline const char* next_piece(SplitFamily family, const char* at, const char* en
   return next_llama3(at, end, family == SplitFamily::kLlama3 ? 3 : 1);
 }
 
-// The largest position where the text may be cut so that the pieces of both parts are the pieces of the whole, whatever
-// follows `text`; 0: none. Looks only at neighbouring characters, from the end backwards.
+// The largest position where the text may be cut so that the pieces of both parts are the pieces of the
+// whole, whatever follows `text`; 0: there is none. Only neighbouring characters are examined, from the end
+// backwards.
 int64_t last_safe_cut(SplitFamily family, std::string_view text);
 
 }  // namespace longhaul::data

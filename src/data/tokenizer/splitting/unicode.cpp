@@ -121,7 +121,8 @@ void append_utf8(std::string& to, char32_t code) {
 }
 
 bool already_nfc(std::string_view text) {
-  // Below U+0300 nothing reorders, decomposes or combines with what stands before it: lead bytes up to 0xCB.
+  // Below U+0300 nothing reorders, decomposes or combines with the character before it: lead bytes up to
+  // 0xCB.
   for (const char c : text) {
     if (static_cast<uint8_t>(c) >= 0xCC) return false;
   }
@@ -143,8 +144,9 @@ void append_composed(std::string& to, std::string_view run) {
 }  // namespace
 
 std::string nfc(std::string_view text) {
-  // The library may know newer characters than the peer does: only runs of characters that the peer itself reorders or
-  // composes are handed to it; every other character, and every bad byte, stands for itself and ends a run.
+  // The library may know newer characters than `tokenizers`: only runs of characters that `tokenizers` itself
+  // reorders or composes are passed to it; every other character, and every bad byte, stays as it is and ends
+  // a run.
   std::string result;
   result.reserve(text.size());
   const char* at = text.data();

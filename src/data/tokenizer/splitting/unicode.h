@@ -1,8 +1,8 @@
-// What the tokenizer needs of Unicode beside base/text/utf8.h: general categories and NFC.
-// The tables are the peer's own (unicode_table.h), so characters that are newer than a system library's Unicode version are
-// classified as Hugging Face `tokenizers` classifies them. A byte that is not part of well-formed UTF-8 is a character of
-// its own, of category Cc like a control character: not a letter, not a number, not a space. Nothing here allocates or
-// locks; all functions may be called from any thread.
+// The Unicode functions that the tokenizer needs in addition to base/text/utf8.h: general categories and NFC.
+// The tables are those of Hugging Face `tokenizers` (unicode_table.h), so that characters newer than a system
+// library's Unicode version are classified as there. A byte that is not part of well-formed UTF-8 is a
+// character of its own, of category Cc like a control character: not a letter, not a number, not a space. No
+// function allocates or locks; all are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -76,14 +76,15 @@ inline CharClass class_of(char32_t code) {
 }
 inline bool is_space(char32_t code) { return class_of(code) == CharClass::kSpace; }
 
-// Normalization form C. `already_nfc` is a quick test that may say no for text that is.
+// Normalization form C. `already_nfc` is a quick test that may return false for text in NFC.
 bool already_nfc(std::string_view text);
 std::string nfc(std::string_view text);
 
 // Byte-level alphabets write each byte as one printable character (GPT-2's table).
 char32_t byte_to_char(uint8_t byte);
-int char_to_byte(char32_t code);                                  // -1: not in the alphabet
-std::string bytes_to_chars(std::string_view bytes);               // UTF-8 of the characters
-bool chars_to_bytes(std::string_view chars, std::string& bytes);  // false: some character is not in the alphabet
+int char_to_byte(char32_t code);                     // -1: not in the alphabet
+std::string bytes_to_chars(std::string_view bytes);  // UTF-8 of the characters
+// false: some character is not in the alphabet.
+bool chars_to_bytes(std::string_view chars, std::string& bytes);
 
 }  // namespace longhaul::data
