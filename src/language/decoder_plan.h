@@ -1,4 +1,5 @@
-// DecoderPlan: what a run asks about the decoder that [model] of a recipe describes, before it is made (train/model_plan.h).
+// DecoderPlan: answers what a run asks about the decoder that [model] of a recipe describes, before the
+// decoder is made (train/model_plan.h).
 #pragma once
 
 #include "recipe/recipe.h"
@@ -8,7 +9,7 @@ namespace longhaul::language {
 
 class DecoderPlan final : public train::ModelPlan {
  public:
-  explicit DecoderPlan(const recipe::Recipe& recipe) : recipe_(recipe) {}  // which must outlive it
+  explicit DecoderPlan(const recipe::Recipe& recipe) : recipe_(recipe) {}  // `recipe` must outlive it
 
   std::string name() const override;  // the preset, or the family
   int64_t layers() const override { return recipe_.model.layers; }

@@ -1,9 +1,11 @@
-// Pretrain: next-token prediction on the corpus of [data], judged in bits per byte on the documents held out. Or (train.objective = masked) prediction
-// of masked tokens (data/order/masked.h), judged in bits per masked token: what is known on both sides of one makes it cheaper than a token that comes next, so
-// the two are no measure of each other, and there are no bits per byte.
+// Pretrain: next-token prediction on the corpus of [data], judged in bits per byte on held-out documents.
+// With train.objective = masked it predicts masked tokens (data/order/masked.h) and is judged in bits per
+// masked token. A masked token is easier to predict than a next token, because the text on both sides is
+// known, so the two measures cannot be compared, and there are no bits per byte.
 //
-// On several ranks: the samples stand in one order whatever the ranks are; a replica takes its part of each step's rows, a context rank its
-// tokens of each row. Replicas share the evaluation's batches, and go through as many rounds of them, because experts may cross replicas.
+// On several ranks: the order of samples does not depend on the ranks. A replica takes its part of each
+// step's rows, and a context rank its tokens of each row. Replicas share the batches of an evaluation and run
+// equally many rounds of them, because experts may span replicas.
 #pragma once
 
 #include <memory>
@@ -20,7 +22,7 @@
 
 namespace longhaul::language {
 
-// Refuses (kData) documents that are no grids where the model's positions are places on one (model.lightnet.grid).
+// Refuses (kData) documents that are not grids where the model's positions are places on a grid (model.lightnet.grid).
 void require_grids(const recipe::ModelConfig& model, const std::vector<const data::TokenDataset*>& datasets);
 
 class Pretrain final : public train::Task {
@@ -57,7 +59,7 @@ class Pretrain final : public train::Task {
 
  private:
   bool masked() const { return recipe_.train.objective == recipe::Objective::kMasked; }
-  data::Batch with_objective(data::Batch batch) const;  // labels, and inputs, of the recipe's objective
+  data::Batch with_objective(data::Batch batch) const;  // sets the labels and inputs of the recipe's objective
   PackedText text_of(int64_t micro_batch) const;
   std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on);
 
@@ -66,7 +68,7 @@ class Pretrain final : public train::Task {
   const parallel::Ranks& ranks_;
   optim::TrainSchedule schedule_;
   data::Loader loader_;
-  std::unique_ptr<kernels::SavedTensors> offload_;  // of the decoder's layers; null: none
+  std::unique_ptr<kernels::SavedTensors> offload_;  // for the decoder's layers; null: none
   model::Decoder decoder_;
   TextStage stage_;
   std::vector<data::Batch> micro_batches_;

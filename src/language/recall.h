@@ -1,8 +1,10 @@
-// Recall: sequences of random tokens whose scored ones only a memory can know (data/order/recall.h). Every step's sequences are new, unless [recall] says
-// how many there are; judged by the share of right answers on sequences that are never trained on.
+// Recall: sequences of random tokens whose scored tokens can be known only by remembering earlier ones
+// (data/order/recall.h). Every step has new sequences, unless [recall] limits their number. The model is
+// judged by the share of right answers on sequences that are never trained on.
 //
-// On several ranks: the sequences stand in one order whatever the ranks are; a replica, of any worker, takes its part of each step's, a
-// context rank its tokens of each. Such runs are judged by the loss alone: nobody there has all logits of a token.
+// On several ranks: the order of sequences does not depend on the ranks. A replica (of any worker) takes its
+// part of each step's sequences, and a context rank its tokens of each. Such runs are judged by the loss
+// only, because no rank there has all logits of a token.
 #pragma once
 
 #include <memory>
@@ -58,7 +60,7 @@ class Recall final : public train::Task {
   data::RecallShape shape_;
   const parallel::Ranks& ranks_;
   optim::TrainSchedule schedule_;
-  std::unique_ptr<kernels::SavedTensors> offload_;  // of the decoder's layers; null: none
+  std::unique_ptr<kernels::SavedTensors> offload_;  // for the decoder's layers; null: none
   model::Decoder decoder_;
   TextStage stage_;
   std::vector<Rows> micro_batches_;

@@ -1,5 +1,6 @@
-// TextStage: a rank's stage of a language model on packed text. Every task of text has the same way from tokens to hidden states or loss; which
-// tokens of a row a rank has, and which of the layers, its place in the mesh decides.
+// TextStage: one rank's pipeline stage of a language model on packed text. All tasks of text share this way
+// from tokens to hidden states or the loss. The rank's place in the mesh decides which tokens of a row and
+// which layers it has.
 #pragma once
 
 #include <vector>
@@ -10,7 +11,7 @@
 
 namespace longhaul::language {
 
-// Packed rows, whole: inputs and labels [tokens].
+// Whole packed rows: inputs and labels [tokens].
 struct PackedText {
   const layout::SequenceLayout& layout;
   const std::vector<int64_t>&inputs, &labels;
@@ -18,7 +19,7 @@ struct PackedText {
 
 class TextStage {
  public:
-  TextStage(model::Decoder& decoder, const parallel::Ranks& ranks) : decoder_(decoder), ranks_(ranks) {}  // both must outlive it
+  TextStage(model::Decoder& decoder, const parallel::Ranks& ranks) : decoder_(decoder), ranks_(ranks) {}  // both arguments must outlive it
 
   Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering) const;  // as Task::forward
   train::StageInput input(const PackedText& text) const;                                          // as Task::stage_input

@@ -1,7 +1,7 @@
-// Layouts that `prove` tries: which ranks there are, and by what methods they work together.
+// Layouts that `prove` tries: the ranks, and the methods by which they share the work.
 //
-//   proof_layouts   the usual ones, each method once, and the recipe's own
-//   all_layouts     every mesh (prove_covering.h)
+//   proof_layouts   The usual ones, each method once, and the recipe's own.
+//   all_layouts     Every mesh (prove_covering.h).
 #pragma once
 
 #include <string>
@@ -15,26 +15,27 @@ namespace longhaul::prove {
 struct ProofMistake;
 
 struct ProofLayout {
-  std::string name;                    // "tp2-cp2-ring"; what is not said is the default
-  recipe::ParallelOptions parallel{};  // workers: islands that all see the same and take their mean behind every step, as local SGD does
-  bool packed = true;                  // documents of any length in a row; else one
+  std::string name;  // "tp2-cp2-ring"; unnamed choices have their default
+  recipe::ParallelOptions
+      parallel{};      // workers: islands that all see the same sequences and average their weights after every step, as local SGD does
+  bool packed = true;  // true: a row packs documents of any length; false: it is one document
   recipe::Recompute recompute = recipe::Recompute::kNone;
-  bool offload = false;                   // what layers keep lies in a file between the passes
-  const ProofMistake* mistake = nullptr;  // planted in the ranks, and in fp64 alone or in bf16 alone
-  bool processes = false;                 // its ranks are processes; else threads
-  bool elastic = false;                   // train.elastic: compared with an elastic run of one process, to the bit
+  bool offload = false;                   // true: activations are offloaded to a file between the passes
+  const ProofMistake* mistake = nullptr;  // a mistake planted in the ranks, in fp64 only or in bf16 only
+  bool processes = false;                 // true: its ranks are processes; false: threads
+  bool elastic = false;                   // train.elastic: compared bit for bit with an elastic run of one process
 };
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true, recipe::Recompute recompute = recipe::Recompute::kNone,
-                         bool offload = false);  // named after what it has
+                         bool offload = false);  // named after its choices
 
 parallel::Arrangement arrangement_of(const recipe::ModelConfig& model, const ProofLayout& layout);
 
 std::vector<ProofLayout> proof_layouts(const ProofLayout& own);
-// That of [parallel] and [train]; with those of an outer loop's workers, where the recipe says how many ranks there are.
+// The layout of [parallel] and [train], with the workers of an outer loop where the recipe gives the number of ranks.
 ProofLayout own_layout(const recipe::Recipe& recipe);
-// Of train.elastic, on at most so many ranks: replicas, which are all that may change in such a run.
+// Layouts with train.elastic on at most `ranks` ranks: all of them replicas, which are the only thing that may change in such a run.
 std::vector<ProofLayout> elastic_layouts(int64_t ranks);
-// A few whose ranks are processes: one of each kind of communication, of at most so many ranks.
+// A few layouts of at most `ranks` processes: one for each kind of communication.
 std::vector<ProofLayout> process_layouts(const recipe::ModelConfig& model, int64_t ranks);
 
 }  // namespace longhaul::prove

@@ -1,4 +1,5 @@
-// A proof's run on one rank: a few optimizer steps, and what the rank has seen of them (prove.h compares).
+// A proof's run on one rank: a few optimizer steps, and a record of their results on this rank (prove.h
+// compares the records).
 #pragma once
 
 #include <filesystem>
@@ -15,7 +16,7 @@
 namespace longhaul::prove {
 
 inline constexpr int64_t kProofSteps = 3, kProofSavedStep = 2;
-// In bf16 a second one shows what the first update has left behind; later ones drift apart (prove.h).
+// In bf16 a second step shows the effects of the first update; later steps drift apart (prove.h).
 inline int64_t proof_steps(std::string_view dtype) { return dtype == "bf16" ? 2 : kProofSteps; }
 
 // A box of a logical tensor, in fp64.
@@ -25,14 +26,14 @@ struct HeldBox {
   Tensor values;
 };
 
-// What a rank has seen: the loss and the norm of each step, the gradients of the first, the parameters after the last. Of its masters, which ranks share:
-// at the start, after the first step, and after the last as the precision of the parameters has them.
+// The results of a rank: the loss and the norm of each step, the gradients of the first, the parameters after the last. The masters, which ranks share, are recorded
+// at the start, after the first step, and after the last in the precision of the parameters.
 struct Seen {
   std::vector<double> losses, norms;
   std::vector<HeldBox> gradients, parameters, start, masters, rounded;
 };
 
-// Of steps that begin at the first one, and of the last step taken from a checkpoint.
+// The results of steps from the first one on, and of the last step taken from a checkpoint.
 struct SeenTwice {
   Seen whole, resumed;
 };
@@ -55,10 +56,10 @@ struct ProofCheckpoints {
   std::filesystem::path own;      // to save to
 };
 
-// Of a single process; saves to the folder behind kProofSavedStep, where one is given.
+// The results of a single process; saves to the folder after kProofSavedStep, where one is given.
 Seen prove_alone(const ProofSubject& subject, const std::optional<std::filesystem::path>& save_to);
 
-// Of this rank; without checkpoints nothing is saved or resumed.
+// The results of this rank; without checkpoints nothing is saved or resumed.
 SeenTwice prove_rank(const ProofSubject& subject, comm::Communicator& world, const std::optional<ProofCheckpoints>& checkpoints);
 
 }  // namespace longhaul::prove

@@ -1,5 +1,6 @@
-// ProofTask: what `prove` trains: a recipe's model, made small, on packed documents of awkward lengths that every layout of ranks gets alike. A
-// mistake (prove_mistakes.h) may be planted in what a rank is given. A causal model predicts next tokens, another one masked tokens (data/order/masked.h).
+// ProofTask: what `prove` trains: a recipe's model, made small, on packed documents of awkward lengths that
+// are the same under every layout of ranks. A mistake (prove_mistakes.h) may be planted in the inputs of a
+// rank. A causal model predicts next tokens, any other predicts masked tokens (data/order/masked.h).
 #pragma once
 
 #include <vector>
@@ -15,22 +16,22 @@ namespace longhaul::prove {
 
 inline constexpr uint64_t kProofSeed = 20260101;
 
-// The recipe's model with its mixers, wiring, experts, ties and biases, and few of everything that has a size, but so many that the ranks can
-// share each, and layers for every stage.
+// The recipe's model with its mixers, wiring, experts, ties and biases, and with every size small, but large enough that the ranks can
+// share each, and with layers for every stage.
 recipe::ModelConfig made_small(recipe::ModelConfig model, const recipe::ParallelOptions& parallel);
-// The layout on the small model: where stages have layers of their own number (parallel.stage_layers), few of each, and uneven as they were.
+// The layout for the small model: where stages have their own numbers of layers (parallel.stage_layers), the numbers become small and stay uneven.
 ProofLayout of_small(const recipe::ModelConfig& model, ProofLayout layout);
 
-// kUsage where the layout cannot share the recipe's own layers, heads and experts, of which the small model may have others, or the small model.
+// Throws kUsage where the layout cannot share the layers, heads and experts of the recipe's own model, whose numbers may differ from the small model's, or those of the small model.
 void require_dealt_out(const recipe::ModelConfig& model, const ProofLayout& layout);
 
-// Of a step, of so many replicas: eight, or so many more that each has the same number, two or more.
+// The rows of a step for that many replicas: eight, or as many more as give each replica the same number of at least two.
 int64_t proof_rows(int64_t replicas);
 
-// Rows of a micro-batch, of `own` that a replica has on so many stages.
+// The rows of a micro-batch, where a replica has `own` rows and that many stages.
 int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int64_t own);
 
-// What a micro-batch is made of: some rows.
+// A micro-batch: some of the rows.
 struct ProofBatch {
   layout::SequenceLayout layout;
   std::vector<int64_t> ids, labels;
@@ -39,7 +40,7 @@ struct ProofBatch {
 // A replica's share of the rows; a stage's share of the layers.
 class ProofTask final : public train::Task {
  public:
-  // What stands in `layout` beside its ranks: documents, recomputation, a mistake. All that is given must outlive it.
+  // The parts of `layout` beside its ranks: documents, recomputation, a mistake. All arguments must outlive it.
   ProofTask(const recipe::ModelConfig& config, Precision precision, const parallel::Ranks& ranks, const ProofLayout& layout,
             int64_t rows = 8);
   model::ParameterSet& parameters() override { return decoder_.parameters(); }
@@ -56,7 +57,7 @@ class ProofTask final : public train::Task {
   const ProofLayout& layout_;
   int64_t rows_;                                   // of a step, of all replicas
   const ProofMistake* mistake_;                    // null: none
-  bool masked_;                                    // whatever model a mistake makes of it
+  bool masked_;                                    // the model, possibly changed by a mistake
   std::unique_ptr<kernels::FileOffload> offload_;  // null: none
   model::Decoder decoder_;
   language::TextStage stage_;

@@ -1,6 +1,7 @@
-// require_backend: what parallel.backend asks for is what there is: threads of the one process that was started, or the processes that an
-// engine started. Nothing is replaced by anything else: who asks for processes and starts one, or for what this program was built without,
-// is told what to type (kUsage). A recipe that says nothing takes what it was started as.
+// require_backend: checks that the ranks were started as parallel.backend asks: as threads of the one
+// process, or as processes of an engine. Nothing is replaced silently: a recipe that asks for processes but
+// was started as one process, or for a backend that this program was built without, gets an error that says
+// what to type (kUsage). A recipe without a wish takes what was started.
 #pragma once
 
 #include "comm/placement.h"

@@ -1,5 +1,5 @@
-// This machine as a cluster that the planner knows (plan/cluster.h): what it was measured to reach, dealt out to ranks that are threads of it. And what a
-// run's steps took, and its memory, beside what was planned.
+// This machine as a cluster for the planner (plan/cluster.h): its measured speed, divided among ranks that
+// are its threads. Also the comparison of a run's measured step time and memory with the plan.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,19 @@
 
 namespace longhaul::run {
 
-// With the constants that were kept for it, else with guesses; its efficiency's source says which.
+// Uses the constants that `bench plan` stored for this machine, otherwise guesses; the source of its efficiency says which.
 plan::Cluster local_cluster(int64_t ranks = 1);
 
-// What `bench plan` found of this machine: kept in the user's cache beside its profile, under the same name, and read by local_cluster().
+// The constants that `bench plan` measured on this machine. They are stored in the user's cache beside the machine's profile, under the same name, and local_cluster() reads them.
 struct LocalConstants {
   plan::Efficiency efficiency;
   double link_rate = 0;    // bytes/s between all ranks together
-  double worst_error = 0;  // of the runs that were predicted with them
+  double worst_error = 0;  // the largest error among the runs that were predicted with them
 };
 void keep_local_constants(const LocalConstants& constants);
-std::optional<LocalConstants> kept_local_constants();  // nothing where none were kept, or the file cannot be read
+std::optional<LocalConstants> kept_local_constants();  // nothing where none were stored or the file cannot be read
 
-// A line of the step's time, where the run is on this machine's processors (of a few steps: that they are too few), and one of memory.
+// One line about the step time, if the run uses this machine's processors (after few steps it says that they are too few), and one about memory.
 std::string planned_against_measured(const std::filesystem::path& run, const recipe::Recipe& recipe);
 
 }  // namespace longhaul::run

@@ -1,5 +1,6 @@
-// What is behind a trainer's RunControl: the signals of its process; of the first rank also what a run keeps up to date beside its events, the
-// page and the memory that training took; nothing of a rank that is one of several threads, which goes along with the first.
+// The implementations of a trainer's RunControl. The control of the first rank handles the signals of its
+// process and keeps the report page and the measured memory up to date. Other processes handle their signals.
+// A rank that is one of several threads follows the first rank.
 #pragma once
 
 #include <optional>
@@ -20,7 +21,7 @@ class SignalControl : public train::RunControl {
   bool pause(double seconds) override;
 };
 
-// Of another process than the first rank's.
+// For a process other than that of the first rank.
 class OtherRankControl final : public SignalControl {
  public:
   OtherRankControl(observe::EventWriter& events, const RunFacts& facts) : events_(events), facts_(facts) {}
@@ -33,16 +34,16 @@ class OtherRankControl final : public SignalControl {
 
 class FollowingControl final : public train::RunControl {
  public:
-  bool pause(double) override { return true; }  // the first rank waits, and this one for it
+  bool pause(double) override { return true; }  // the first rank waits, and this rank waits for it
 };
 
 class FirstRankControl final : public SignalControl {
  public:
   FirstRankControl(observe::EventWriter& events, const RunFacts& facts);
-  int stop_requested() override;  // when the engine's deadline is near, too
+  int stop_requested() override;  // also when the engine's deadline is near
   void evaluated() override;
   void trained() override;
-  // The page stands when the run has ended, however it ended; a run that is someone else's by now is not touched.
+  // The report page is written when the run has ended in any way; a run that now belongs to another start is not touched.
   train::Outcome run_to_its_end(train::Trainer& trainer);
   const std::vector<observe::MeasuredMemory>& measured() const { return measured_; }
 

@@ -1,5 +1,6 @@
-// What the ranks of a run hold and say: counted in what they have made, the table with which a run on several ranks begins; counted in the calls of its
-// first step, which are those of every other (checkpoints and evaluations apart), the table that stands behind it.
+// Tables of what the ranks of a run hold and send. The table at the start of a run on several ranks is
+// counted from the tensors that they made. The table of communication is counted from the calls of the first
+// step, which are the same in every step (except checkpoints and evaluations), and is shown after that step.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +16,26 @@
 
 namespace longhaul::run {
 
-// Of one rank, in bytes but for `values`. What comes for the passes of a layer and goes (parallel.zero) is not counted.
+// Numbers of one rank, in bytes except for `values`. Memory that exists only during the passes of a layer (parallel.zero) is not counted.
 struct Holding {
   int64_t values = 0;  // parameters
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t summed =
-      0;  // gradients that it hands to the sum over ranks that hold copies, once a step; of layers from stage 2 of parallel.zero on for each micro-batch
-  int64_t planned = 0;  // at its fullest moment, all purposes; 0: not planned
+      0;  // gradients that it sums with the ranks that hold copies, once in a step; from stage 2 of parallel.zero on, those of layers in each micro-batch
+  int64_t planned = 0;  // at its fullest moment, for all purposes; 0: not planned
   bool operator==(const Holding&) const = default;
 };
 
 Holding holding_of(const model::ParameterSet& parameters, optim::Optimizer& optimizer, const optim::OuterLoop* outer = nullptr);
 
-// Of all ranks, in their order. A collective call; in one process its own.
+// The holdings of all ranks, in their order. A collective call; one process returns its own.
 std::vector<Holding> gather_holdings(const parallel::Ranks& ranks, const Holding& own);
 
-// Ranks that hold alike stand in one row. The mesh is that of each worker.
+// Ranks with equal holdings share one row. The mesh is that of each worker.
 std::string rank_table(const layout::Mesh& mesh, const recipe::PipelineOptions& pipeline, int64_t layers,
                        const std::vector<Holding>& holdings, bool colours);
 
-// What a rank has called between two looks at its log, as it travels; and the table of all ranks'.
+// The calls of a rank between two readings of its log, as JSON for sending; and the table of the calls of all ranks.
 using Totals = std::map<std::pair<std::string, comm::CallKind>, comm::CallTotals>;
 nlohmann::json calls_between(const Totals& before, const Totals& after);
 std::string traffic_table(const std::vector<nlohmann::json>& ranks, int64_t step, bool colours);

@@ -1,11 +1,13 @@
 // run_training: what `longhaul train RECIPE` does, from a resolved recipe to a finished run directory:
 //
-//   recipe.toml  tokenizer.json  events.jsonl  tensorboard/  checkpoints/  report.html      events/rank-N.jsonl: of ranks but the first
+//   recipe.toml  tokenizer.json  events.jsonl  tensorboard/  checkpoints/  report.html      events/rank-N.jsonl: of the other ranks
 //
-// [parallel] says how many ranks train, and how they share the model; they are threads here, or the processes of `processes`, each of which calls
-// this with its own communicator. What cannot be dealt out is refused before anything is touched.
+// [parallel] says how many ranks train and how they share the model. The ranks are threads of this process,
+// or the processes of `processes`, each of which calls this function with its own communicator. A run that
+// cannot be dealt out is refused before anything is touched.
 //
-// A second start of the same run continues it; options that must stay the same and do not are refused before anything is touched.
+// A second start of the same run continues it. Options that must stay the same and have changed are refused
+// before anything is touched.
 #pragma once
 
 #include <filesystem>
@@ -24,14 +26,13 @@ namespace longhaul::run {
 struct RunRequest {
   recipe::LoadedRecipe recipe;
   std::filesystem::path run_folder;
-  bool fresh = false;  // an earlier run in that folder is moved aside, never deleted
-  std::shared_ptr<const checkpoint::StartingPoint> from =
-      nullptr;                            // weights to begin with, where the folder has no checkpoint; null: random ones
-  bool quiet = false;                     // no tables and no step lines; alarms all the same
-  observe::BoardWriter* board = nullptr;  // where this process tells what it does; of ranks that are threads the first one's. Null: nowhere
-  // Ranks that are threads: one of them hangs outside of all calls, and the others have ended with this error. Ends the process; null: with its exit code.
+  bool fresh = false;                                               // an earlier run in that folder is moved aside, never deleted
+  std::shared_ptr<const checkpoint::StartingPoint> from = nullptr;  // initial weights where the folder has no checkpoint; null: random ones
+  bool quiet = false;                                               // prints no tables and no step lines, but alarms
+  observe::BoardWriter* board = nullptr;  // the board of this process; of ranks that are threads, that of the first one. Null: none
+  // For ranks that are threads: called when one of them hangs outside all calls and the others have ended with this error. It must end the process; null: end it with the error's exit code.
   std::function<void(const Error& failure)> end_process{};
-  // Of each rank its node's memory tier; empty: the one in the process's environment, if there is one.
+  // The memory tier of each rank's node; empty: the one named in the process's environment, if any.
   std::function<checkpoint::TierPlace(int64_t rank)> tier_of_rank{};
 };
 

@@ -1,5 +1,6 @@
-// What a run says of itself before its first step: the first event, the tables on the terminal, the environment in its checkpoints. Made of
-// recipe, data, machine and plans; nothing here changes anything.
+// RunFacts: what is known about a run before its first step. From it come the first event, the tables on the
+// terminal, and the environment in its checkpoints. It is made from the recipe, the data, the machine and the
+// plans.
 #pragma once
 
 #include <filesystem>
@@ -30,13 +31,13 @@ struct RunFacts {
   plan::MemoryPlan memory;  // of this process: its rank, or its threads together (run/memory.h)
   int64_t free_bytes = 0;   // on the device, before the run
   plan::TokenFlops flops;
-  double flops_again = 0;  // of a token, that recomputation makes a second time
+  double flops_again = 0;  // of a token, repeated by recomputation
   MeasuredPeak peak;
-  int64_t processes = 1;  // that train together, each with threads of its own
+  int64_t processes = 1;  // that train together, each with its own threads
 
   int64_t world() const { return workers * mesh.world(); }
   std::string_view dtype() const;
-  // Of all processes together, measured by the first one; 0: it was not.
+  // Of all processes together, from the measurement of the first one; 0: not measured.
   double peak_flops_per_second() const { return peak.profile.gemm(dtype()) * peak.times; }
   int64_t training_tokens() const;  // of one epoch
 };

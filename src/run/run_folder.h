@@ -1,4 +1,5 @@
-// The folder of a run, before anything is put there: an earlier run in it, and whether this process may write.
+// The folder of a run before anything is written there: what happens to an earlier run in it, and whether
+// this process may write.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +9,14 @@
 
 namespace longhaul::run {
 
-// Where a run lies when nobody says: runs/<name of its recipe>.
+// The default folder of a run: runs/<name of its recipe>.
 std::filesystem::path default_run_folder(const std::string& recipe);
 
-// An earlier run in the folder: moved aside when a fresh one is asked for (and no process is at it), else compared with what is
-// asked for now (kUsage). recipe.toml may have been edited or lost; what the newest checkpoint recorded counts as well.
+// Handles an earlier run in the folder: it is moved aside when a fresh run is requested (and no process uses it), otherwise compared with what is
+// requested now (kUsage). Since recipe.toml may have been edited or lost, the recipe in the newest checkpoint counts as well.
 void settle_earlier_run(const recipe::LoadedRecipe& recipe, const std::filesystem::path& folder, bool fresh);
 
-// Before minutes go into preparing data: the folder is there, can be written, and no other process is at this run.
+// Checks, before minutes go into preparing data, that the folder exists and is writable and that no other process uses this run.
 observe::EventWriter open_run_folder(const std::filesystem::path& folder);
 
 }  // namespace longhaul::run

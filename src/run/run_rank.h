@@ -1,5 +1,6 @@
-// run_rank: one rank of a run from the task it makes to its last step. Rank 0 writes events.jsonl, the terminal, the pages and what lies beside
-// the checkpoints; each of the others events/rank-N.jsonl. In one process it is the whole run.
+// run_rank: one rank of a run, from making its task to its last step. Rank 0 writes events.jsonl, the
+// terminal, the pages and the files beside the checkpoints; each other rank writes events/rank-N.jsonl. In
+// one process it is the whole run.
 #pragma once
 
 #include "comm/wrappers/call_log.h"
@@ -10,15 +11,15 @@
 
 namespace longhaul::run {
 
-// What the ranks of a process share.
+// Data that the ranks of a process share.
 struct RunStartUp {
   const RunRequest& request;
   const RunFacts& facts;
   std::filesystem::path cache;
   observe::EventWriter* events = nullptr;                   // in the process of rank 0
-  std::vector<std::shared_ptr<data::BatchShare>> shares{};  // by replica, of ranks that are threads
-  bool own_process = true;                                  // signals come to this rank, not to a thread beside it
-  std::shared_ptr<comm::CallLog> calls = nullptr;           // of this rank; null: it is alone
+  std::vector<std::shared_ptr<data::BatchShare>> shares{};  // one for each replica, for ranks that are threads
+  bool own_process = true;                         // true: signals reach this rank; false: another thread of the process handles them
+  std::shared_ptr<comm::CallLog> calls = nullptr;  // the calls of this rank; null: there is one rank
 };
 
 // A collective call of all ranks.

@@ -1,5 +1,6 @@
-// Who computes on the cores of a machine: ranks that are processes may have more threads together than there are cores, and what they reach is then that
-// of the cores. So a peak that one process measured is multiplied by what all of them can have at once, not by their number.
+// How many cores the ranks of a machine share. Ranks that are processes may have more threads together than
+// the machine has cores, and then the cores limit their speed. So a peak that one process measured is
+// multiplied by the number of cores that all of them can use at once, not by the number of processes.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +13,22 @@
 namespace longhaul::run {
 
 struct RankCores {
-  int64_t machine = 0;  // the same number on all ranks of one
+  int64_t machine = 0;  // a number that is the same on all ranks of one machine
   int64_t threads = 1;
   double quota = 0;  // cores that its control group may use at once; 0: as many as there are
   std::vector<int> cores;
 };
 
-// Threads of all ranks that have a core at once.
+// The number of threads, over all ranks, that have a core at the same time.
 double threads_at_once(std::span<const RankCores> ranks);
 
-// What a process has measured with its own threads, and how many times that all of them reach together.
+// The peak that one process measured with its own threads, and the factor by which all processes together exceed it.
 struct MeasuredPeak {
   MachineProfile profile;
   double times = 1;
 };
 
-// Rank 0 measures where nothing is kept, alone: ranks that measured at the same time would measure each other. A GPU is one rank's own. A collective call;
+// Where no measurement is stored, rank 0 alone measures, because ranks that measure at the same time would disturb each other. Each rank has its own GPU. A collective call;
 // null: one process.
 MeasuredPeak measured_peak(comm::Communicator* processes, at::Device device);
 
