@@ -6,7 +6,7 @@ source "$(dirname "$0")/planted_tree.sh"
 
 plant_clean_tree() {
   rm -rf "${tree:?}"/*
-  mkdir -p "$tree"/docs/{sources,design} "$tree"/src/base
+  mkdir -p "$tree"/docs/{sources,design,reference} "$tree"/src/base
   printf '# A page\n## 5. Five\n### 5.2 Five two\n1. item\n## 6. Six\n- (6.3) item\n### A1. Part\n' >"$tree/docs/sources/facts.md"
   printf '# Mesh\nSee [facts](../sources/facts.md) and `sources/facts.md` §5.\n' >"$tree/docs/design/mesh.md"
   printf '// A mesh (docs/sources/facts.md §5.2, §6, A1; mesh.md). https://example.org/other.md is not ours.\n' >"$tree/src/base/mesh.h"
@@ -17,7 +17,10 @@ plant_clean_tree() {
   printf '`src/base/KEY.cpp`, `tests/base/m*_test.cpp`, `other/thing.h`, `https://example.org/src/base/no.h`, `[a](b)`.\n' \
     >>"$tree/docs/guide.md"
   mkdir -p "$tree/tests/base" && : >"$tree/tests/base/mesh_test.cpp"
-  printf 'Once there was `src/base/gone.h`.\n' >"$tree/docs/log.md"
+  printf 'Once there was `src/base/gone.h`, and `train.gone`.\n' >"$tree/docs/log.md"
+  printf '# Recipe\n- `model.chunk`: gone.\n\n| key | default |\n|---|---|\n| `train.steps` | 1 |\n| `model.router_scale` | 1 |\n' \
+    >"$tree/docs/reference/recipe.md"
+  printf '`train.steps=3`, `model.chunk`, `model.router_…`, `[train]`, `data.toml`, run train.py.\n' >>"$tree/docs/guide.md"
   printf '// The same across a line (docs/sources/facts.md\n// §5-6), and an item: docs/sources/facts.md §5.2.1, §6.3.\n' >"$tree/src/base/more.h"
 }
 
@@ -57,6 +60,9 @@ expect_page "there is no file src/base/mesh.cpp" 'Code: `src/base/mesh.{h,cpp}`.
 expect_page "there is no file src/base/lost" 'Code: `src/base/{mesh,lost}`.'
 expect_page "there is no file tests/base/x*_test.cpp" 'Tests: `tests/base/x*_test.cpp`.'
 expect_page "there is no file lost.h" 'Code: `lost.h`.'
+expect_page "there is no option train.step" 'Set `train.step=3`.'
+expect_page "there is no option optim.lost" 'Set `optim.lost`.'
+expect_page "there is no option model.router_lost" 'Set model.router_lost to 1.'
 
 plant_clean_tree
 printf '# Log\n[gone](lost.txt)\n' >"$tree/docs/log.md"
