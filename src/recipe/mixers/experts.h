@@ -56,7 +56,7 @@ struct RouterOptions {
   Dropped dropped = Dropped::kLeast;
   CapacityOf capacity_of = CapacityOf::kSequence;
   int64_t capacity_parts = 1;  // parts of a sequence, each with a share of its capacity
-  // Whether numbers that training changes without a gradient are added to the scores before the choice.
+  // Whether the choice also uses numbers that training changes without a gradient.
   bool biased() const {
     return bias_rate > 0 || choice == RouterChoice::kQuantile;
   }
