@@ -26,8 +26,9 @@ bool packs(const MemoryRequest& request);  // true: products on the CPU read pac
 double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight);
 
 double kept_by_threads(const MemoryRequest& request);  // for linear layers
+// Each thread's scratch for the mixers and, with `loss`, for the loss (kernels/scratch.h).
 double buffers_of_threads(const MemoryRequest& request,
-                          bool loss = true);          // of attention, and where it is made of the loss (kernels/scratch.h)
+                          bool loss = true);
 double loss_workspace(const MemoryRequest& request);  // while the loss and its gradients are computed
 
 // For the operators of a layer's mixer; 0 for an operator that it does not have.

@@ -56,9 +56,10 @@ struct RouterOptions {
   Dropped dropped = Dropped::kLeast;
   CapacityOf capacity_of = CapacityOf::kSequence;
   int64_t capacity_parts = 1;  // parts of a sequence, each with a share of its capacity
+  // Whether the choice also uses numbers that training changes without a gradient.
   bool biased() const {
     return bias_rate > 0 || choice == RouterChoice::kQuantile;
-  }  // its choice, by numbers that training moves without a gradient
+  }
   bool operator==(const RouterOptions&) const = default;
 };
 
