@@ -35,8 +35,7 @@ struct Work {
   double embedding_parameters = 0, head_parameters = 0;
   // Bytes per token and mean layer, in bf16: what is kept for the backward pass, how much of that is cheap to
   // compute again, the layer's input, and attention's result.
-  double kept_bytes = 0, cheap_bytes = 0, input_bytes = 0,
-         attention_bytes = 0;
+  double kept_bytes = 0, cheap_bytes = 0, input_bytes = 0, attention_bytes = 0;
   double attention_heads = 0;
   // Per token and mean layer, read and written by the channel mixer's activation, in bf16.
   double activation_bytes = 0;

@@ -41,6 +41,15 @@ void row(const Option& option, const Value& initial, std::string& out) {
                      option.on_resume == OnResume::kSame ? "same" : "may change", cell(option.help));
 }
 
+// The table of a section's options of one kind; nothing where it has none.
+void rows(const OptionSet& options, std::string_view section, bool for_comparisons, std::string& out) {
+  std::string table;
+  for (const Option& option : options.all()) {
+    if (option.section() == section && option.for_comparisons == for_comparisons) row(option, option.get(), table);
+  }
+  if (!table.empty()) out += "| key | default | takes | on resume | meaning |\n|---|---|---|---|---|\n" + table;
+}
+
 std::string preset_description(const Preset& preset) {
   for (const TomlEntry& entry : read_toml(preset.text, std::string(preset.name))) {
     if (entry.key == "description") return entry.value.as_text();
@@ -72,11 +81,7 @@ std::string reference_markdown() {
   out += "\n";
   for (const Section& section : kSections) {
     out += section.name.empty() ? fmt::format("## {}\n\n", section.title) : fmt::format("## [{}] {}\n\n", section.name, section.title);
-    out += "| key | default | takes | on resume | meaning |\n|---|---|---|---|---|\n";
-    for (const Option& option : options.all()) {
-      if (option.section() != section.name) continue;
-      row(option, option.get(), out);
-    }
+    rows(options, section.name, /*for_comparisons=*/false, out);
     for (const Option& option : options.all()) {
       if (option.section() != section.name || option.fields.empty()) continue;
       out += fmt::format("\nKeys of one entry of `{}`:\n\n| key | default | takes | meaning |\n|---|---|---|---|\n", option.name);
@@ -84,6 +89,9 @@ std::string reference_markdown() {
         out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name, field.get().toml(), cell(field.expected_text()), cell(field.help));
       }
     }
+    std::string comparisons;
+    rows(options, section.name, /*for_comparisons=*/true, comparisons);
+    if (!comparisons.empty()) out += "\nFor comparisons with published results; no ordinary run needs these:\n\n" + comparisons;
     out += "\n";
   }
   out += "## Presets\n\n| `model.preset` | |\n|---|---|\n";

@@ -40,6 +40,7 @@ std::string explain_one(const LoadedRecipe& loaded, const Option& option, const 
   out += fmt::format("  takes      {}\n", option.expected_text());
   out += fmt::format("  on resume  {}\n", option.on_resume == OnResume::kSame ? "must stay the same" : "may change");
   out += fmt::format("  {}\n", option.help);
+  if (option.for_comparisons) out += "  for comparisons with published results; no ordinary run needs it\n";
   for (const Option& field : option.fields) {
     out += fmt::format("    {}: {}; {}\n", field.name, field.expected_text(), field.help);
   }

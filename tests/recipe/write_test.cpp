@@ -160,6 +160,23 @@ TEST(RecipeReference, TheCheckedInPageIsCurrent) {
   EXPECT_EQ(read_text(page), reference_markdown()) << "run scripts/make-recipe-reference";
 }
 
+// The marked options stand apart, in a second table of their section.
+TEST(RecipeReference, OptionsForComparisonsStandApart) {
+  const std::string page = reference_markdown();
+  const size_t optim = page.find("## [optim]"), end = page.find("## [sample]");
+  const std::string section = page.substr(optim, end - optim);
+  const size_t apart = section.find("For comparisons with published results");
+  ASSERT_NE(apart, std::string::npos);
+  EXPECT_GT(section.find("| `optim.nvlamb` |"), apart);
+  EXPECT_GT(section.find("| `optim.outer_gap` |"), apart);
+  EXPECT_LT(section.find("| `optim.lr` |"), apart);
+  EXPECT_LT(section.find("| `optim.outer` |"), apart);
+  EXPECT_EQ(page.find("For comparisons", page.find("## [guard]")), std::string::npos)
+      << "a section without such options has no table of them";
+  EXPECT_THAT(explain(load_defaults(), "optim.nvlamb"), HasSubstr("for comparisons"));
+  EXPECT_THAT(explain(load_defaults(), "optim.lr"), Not(HasSubstr("for comparisons")));
+}
+
 TEST(RecipeReference, NamesEveryOption) {
   Recipe recipe;
   const std::string page = reference_markdown();

@@ -27,8 +27,7 @@ double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& we
 
 double kept_by_threads(const MemoryRequest& request);  // for linear layers
 // Each thread's scratch for the mixers and, with `loss`, for the loss (kernels/scratch.h).
-double buffers_of_threads(const MemoryRequest& request,
-                          bool loss = true);
+double buffers_of_threads(const MemoryRequest& request, bool loss = true);
 double loss_workspace(const MemoryRequest& request);  // while the loss and its gradients are computed
 
 // For the operators of a layer's mixer; 0 for an operator that it does not have.

@@ -64,7 +64,8 @@ void declare_router(OptionSet& set, RouterOptions& router) {
          "larger, the less even are the loads.")
       .at_least(0)
       .at_most(1000)
-      .also_called({"moe_router_force_biased"});
+      .also_called({"moe_router_force_biased"})
+      .for_comparisons();
   set.add("model.router_quantile_memory", router.quantile_memory,
           "What a step leaves of the thresholds of model.router_choice = quantile; the rest is what the step's sequences ask for.")
       .at_least(0)
@@ -74,10 +75,11 @@ void declare_router(OptionSet& set, RouterOptions& router) {
       .at_least(0)
       .at_most(1 << 13);
   set.add(
-      "model.capacity_of", router.capacity_of,
-      "Whose choices share an expert's room: those of a sequence; those of all sequences of a step, so that one may use what others leave (the global "
-      "router of MiniMax-01: batch, each by its share of all choices; lent, each its own room first, and a share of what others leave behind that; both take "
-      "train.micro_batch · replicas = train.batch).");
+         "model.capacity_of", router.capacity_of,
+         "Whose choices share an expert's room: those of a sequence; those of all sequences of a step, so that one may use what others leave (the global "
+         "router of MiniMax-01: batch, each by its share of all choices; lent, each its own room first, and a share of what others leave behind that; both take "
+         "train.micro_batch · replicas = train.batch).")
+      .for_comparisons();
   set.add(
          "model.capacity_parts", router.capacity_parts,
          "Runs of tokens into which a sequence is cut, each with its share of the room. Where ranks share a sequence and each has whole runs (parallel.cp · "

@@ -57,9 +57,7 @@ struct RouterOptions {
   CapacityOf capacity_of = CapacityOf::kSequence;
   int64_t capacity_parts = 1;  // parts of a sequence, each with a share of its capacity
   // Whether the choice also uses numbers that training changes without a gradient.
-  bool biased() const {
-    return bias_rate > 0 || choice == RouterChoice::kQuantile;
-  }
+  bool biased() const { return bias_rate > 0 || choice == RouterChoice::kQuantile; }
   bool operator==(const RouterOptions&) const = default;
 };
 

@@ -22,7 +22,8 @@ void declare_lcsm(OptionSet& set, ModelConfig& model) {
           "Where lcsm layers take what a token's channels are multiplied by as they enter the rows of the memory.");
   set.add("model.lcsm.shrink", own.shrink, "Where lcsm layers take what the rows of the memory are multiplied by as they are read.");
   set.add("model.lcsm.oscillation", own.oscillation,
-          "What the memory of lcsm layers is multiplied by at every token: the published types 0 to 12 in order, then Mamba's.");
+          "What the memory of lcsm layers is multiplied by at every token: the published types 0 to 12 in order, then Mamba's.")
+      .for_comparisons();
   set.add("model.lcsm.activation", own.activation, "Activation of expand and shrink in lcsm layers.");
   set.add("model.lcsm.tau", own.tau,
           "Oscillations of lcsm layers are sigmoid(z)^(1/tau). 0: fixed slopes, times sigmoid(z) where they depend on the input.")

@@ -19,12 +19,14 @@ void declare_lightning(OptionSet& set, ModelConfig& model) {
           "Decay slopes over the heads where they are no power of two: official (those of the powers of two around it), hugging_face (one "
           "formula for any number), or as model.layer_factor says.");
   set.add(
-      "model.lightning.state", model.lightning.state,
-      "What states and decays of lightning layers are kept in: wide (fp32, as published), or the model's dtype with rounded slopes, as transformers has it "
-      "(in bf16 slow heads forget at other rates, and in decoding never; takes parallel.cp=1).");
+         "model.lightning.state", model.lightning.state,
+         "What states and decays of lightning layers are kept in: wide (fp32, as published), or the model's dtype with rounded slopes, as transformers has it "
+         "(in bf16 slow heads forget at other rates, and in decoding never; takes parallel.cp=1).")
+      .for_comparisons();
   set.add(
-      "model.lightning.silu_wide", model.lightning.silu_wide,
-      "Whether silu of queries, keys and values of lightning layers, the recurrence and its norm are computed in fp32 without rounding between them (vLLM, SGLang).");
+         "model.lightning.silu_wide", model.lightning.silu_wide,
+         "Whether silu of queries, keys and values of lightning layers, the recurrence and its norm are computed in fp32 without rounding between them (vLLM, SGLang).")
+      .for_comparisons();
   declare_factors(set, "model.lightning", "lightning", model.lightning.alpha, model.lightning.beta);
 }
 

@@ -56,7 +56,8 @@ struct Option {
   std::optional<double> minimum, maximum;
   bool minimum_allowed = true;  // false: the value must be above the minimum
   OnResume on_resume = OnResume::kSame;
-  bool is_path = false;  // its texts are paths (base/text/path_text.h) or words
+  bool for_comparisons = false;  // reproduces or compares published results; no ordinary run needs it
+  bool is_path = false;          // its texts are paths (base/text/path_text.h) or words
   // Names in other programs, used only to guess the meaning of an unknown key.
   std::vector<std::string> also_called;
   std::vector<Option> fields;                // kTables: the keys of one entry
@@ -97,6 +98,10 @@ class OptionBuilder {
   }
   OptionBuilder& may_change() {
     option_.on_resume = OnResume::kMayChange;
+    return *this;
+  }
+  OptionBuilder& for_comparisons() {
+    option_.for_comparisons = true;
     return *this;
   }
   OptionBuilder& path() {

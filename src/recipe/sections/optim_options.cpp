@@ -26,12 +26,13 @@ void declare_rules(OptionSet& set, OptimOptions& optim) {
   set.add("optim.sign_fade", optim.sign_fade, "lion: size below which a direction counts in proportion instead of by its sign.")
       .at_least(0)
       .at_most(1e6);
-  set.add("optim.nvlamb", optim.nvlamb, "lamb: tensors without weight decay are scaled by their trust ratio too.");
-  set.add("optim.lamb_decay", optim.lamb_decay, "lamb: weight decay joins the update (decoupled) or the gradient (l2).");
+  set.add("optim.nvlamb", optim.nvlamb, "lamb: tensors without weight decay are scaled by their trust ratio too.").for_comparisons();
+  set.add("optim.lamb_decay", optim.lamb_decay, "lamb: weight decay joins the update (decoupled) or the gradient (l2).").for_comparisons();
   set.add(
-      "optim.adafactor_form", optim.adafactor_form,
-      "adafactor: fairseq (the paper's, and Hugging Face's), torch (torch.optim.Adafactor) or big_vision (second moments' decay at most "
-      "0.999).");
+         "optim.adafactor_form", optim.adafactor_form,
+         "adafactor: fairseq (the paper's, and Hugging Face's), torch (torch.optim.Adafactor) or big_vision (second moments' decay at most "
+         "0.999).")
+      .for_comparisons();
   set.add("optim.scale_by_weights", optim.scale_by_weights,
           "adafactor, fairseq: steps are relative to the root mean square of a tensor's weights.");
   set.add("optim.relative_step", optim.relative_step, "adafactor, fairseq: the learning rate is at most 1/sqrt(step).");

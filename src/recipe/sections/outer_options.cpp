@@ -51,23 +51,27 @@ void declare(OptionSet& set, OuterOptions& outer) {
   set.add("optim.outer_lr", outer.lr, "Outer learning rate: of the momentum, what weights move by; -1: diloco and streaming 0.7, others 1.")
       .at_least(-1)
       .at_most(100);
-  set.add(
-      "optim.outer_by_lr", outer.by_lr,
-      "Outer momenta are kept in units of the learning rate of steps (SlowMo's paper): a falling rate shrinks what they have gathered.");
+  set.add("optim.outer_by_lr", outer.by_lr,
+          "Outer momenta are kept in units of the learning rate of steps (SlowMo's paper): a falling rate shrinks what they have gathered.")
+      .for_comparisons();
   set.add("optim.outer_clip", outer.clip, "co2: largest size of an element of the outer momentum; 0: none.").at_least(0).at_most(1e6);
   set.add(
-      "optim.outer_gap", outer.gap,
-      "co2: what a late outer gradient is divided by: how far all weights have moved since, in lengths of a round (measured), the same of each "
-      "weight tensor by itself (per_tensor), or optim.outer_gap_value (constant).");
+         "optim.outer_gap", outer.gap,
+         "co2: what a late outer gradient is divided by: how far all weights have moved since, in lengths of a round (measured), the same of each "
+         "weight tensor by itself (per_tensor), or optim.outer_gap_value (constant).")
+      .for_comparisons();
   set.add("optim.outer_gap_value", outer.gap_value, "co2, optim.outer_gap = constant: that number; 1: late gradients count whole.")
       .at_least(1)
-      .at_most(1e6);
+      .at_most(1e6)
+      .for_comparisons();
   set.add(
-      "optim.outer_overlap", outer.overlap,
-      "co2: an exchange goes on behind the next round, and is late by it; false: all wait and nothing is late, which without a clip is slowmo (for "
-      "comparisons).");
-  set.add("optim.outer_guard", outer.guard, "co2: where weights move further and further from round to round, one round is synchronous.");
-  set.add("optim.outer_synchronous_start", outer.synchronous_start, "co2: the first round is synchronous.");
+         "optim.outer_overlap", outer.overlap,
+         "co2: an exchange goes on behind the next round, and is late by it; false: all wait and nothing is late, which without a clip is slowmo (for "
+         "comparisons).")
+      .for_comparisons();
+  set.add("optim.outer_guard", outer.guard, "co2: where weights move further and further from round to round, one round is synchronous.")
+      .for_comparisons();
+  set.add("optim.outer_synchronous_start", outer.synchronous_start, "co2: the first round is synchronous.").for_comparisons();
   set.add(
       "optim.outer_wire", outer.wire,
       "What differences travel in between workers: float32, or bfloat16 (half the bytes; each is rounded to 8 bits once by its worker and "
