@@ -11,6 +11,7 @@
 #include "base/files/temporary_folder.h"
 #include "base/random.h"
 #include "run/language_run.h"
+#include "run/run_fixture.h"
 #include "run/tiny_run.h"
 #include "storage/catalog.h"
 #include "train/by_hand.h"
@@ -126,7 +127,7 @@ class NoisyTask final : public train::Task {
   int64_t first_ = 0;
 };
 
-class NoisyRun : public ::testing::Test {
+class NoisyRun : public RunFixture {
  protected:
   // As a process of its own: until a signal behind step `until`, or the end.
   void start(const std::string& name, int64_t until = 0) {
@@ -148,16 +149,6 @@ class NoisyRun : public ::testing::Test {
     trainer.resume();
     trainer.run();
   }
-  template <class Type>
-  std::vector<Type> events(const std::string& name) const {
-    std::vector<Type> all;
-    for (const auto& event : observe::read_events(folder_ / name / "events.jsonl")) {
-      if (const auto* body = std::get_if<Type>(&event.body)) all.push_back(*body);
-    }
-    return all;
-  }
-
-  TemporaryFolder folder_;
   storage::LocalFileSystem files_;
   std::map<std::string, std::vector<int64_t>> samples_;
 };
@@ -203,14 +194,10 @@ TEST_F(NoisyRun, GrowsToTheKnownCriticalBatchAndNoFurther) {
 
 // ---- whole runs of a model
 
-class BatchRampRuns : public ::testing::Test {
+class BatchRampRuns : public RunFixture {
  protected:
   BatchRampRuns() {
-    std::filesystem::create_directories(folder_ / "text");
-    for (int i = 0; i < 40; ++i) {
-      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
-      for (int j = 0; j < 40 + i % 7; ++j) file << "line " << j * i << " of file " << i << "\n";
-    }
+    write_text([](int i) { return 40 + i % 7; });
   }
   struct Seen {
     std::vector<double> losses, rates, critical;
@@ -240,7 +227,6 @@ class BatchRampRuns : public ::testing::Test {
     }
     return seen;
   }
-  TemporaryFolder folder_;
 };
 
 TEST_F(BatchRampRuns, AModelsBatchGrowsResumesToTheBitAndIsThatOfRanks) {

@@ -11,6 +11,7 @@
 #include "checkpoint/run_difference.h"
 #include "observe/events/event_comparison.h"
 #include "run/language_run.h"
+#include "run/run_fixture.h"
 #include "run/tiny_run.h"
 
 namespace longhaul::run {
@@ -19,14 +20,10 @@ namespace {
 using ::testing::HasSubstr;
 using Settings = std::vector<std::string>;
 
-class ElasticRuns : public ::testing::Test {
+class ElasticRuns : public RunFixture {
  protected:
   ElasticRuns() {
-    std::filesystem::create_directories(folder_ / "text");
-    for (int i = 0; i < 40; ++i) {  // documents that end inside rows
-      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
-      for (int j = 0; j < 1 + i % 7; ++j) file << "line " << j * i << " of file " << i << "\n";
-    }
+    write_text([](int i) { return 1 + i % 7; });
   }
 
   // A hybrid with experts, clipped, three steps of eight micro-batches.
@@ -62,7 +59,6 @@ class ElasticRuns : public ::testing::Test {
       expect_equal(name, reference);
     }
   }
-  TemporaryFolder folder_;
 };
 
 TEST_F(ElasticRuns, AnyNumberOfReplicasAtEveryStageOfZeroGivesTheSameBits) {

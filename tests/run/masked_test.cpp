@@ -16,6 +16,7 @@
 #include "observe/events/event_log.h"
 #include "recipe/load.h"
 #include "run/language_run.h"
+#include "run/run_fixture.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::run {
@@ -30,7 +31,7 @@ std::string pairs(int64_t document, int64_t count) {
   return text;
 }
 
-class MaskedRun : public ::testing::Test {
+class MaskedRun : public RunFixture {
  protected:
   MaskedRun() {
     std::filesystem::create_directories(folder_ / "text");
@@ -73,20 +74,6 @@ class MaskedRun : public ::testing::Test {
   train::Outcome run(const std::string& name, const std::vector<std::string>& more = {}) const {
     return run_training({.recipe = recipe(more), .run_folder = folder_ / name, .quiet = true});
   }
-  template <class Type>
-  std::vector<Type> events(const std::string& run) const {
-    std::vector<Type> found;
-    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
-      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
-    }
-    return found;
-  }
-  std::vector<double> losses(const std::string& run) const {
-    std::vector<double> result;
-    for (const auto& step : events<observe::StepReport>(run)) result.push_back(step.loss);
-    return result;
-  }
-  TemporaryFolder folder_;
 };
 
 // The loss of steps, worked out from the batches of a loader and the logits of each row by itself: −log p of the byte that was masked, where it was.

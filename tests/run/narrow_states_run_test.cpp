@@ -12,6 +12,7 @@
 #include "observe/events/event_comparison.h"
 #include "observe/events/event_log.h"
 #include "run/language_run.h"
+#include "run/run_fixture.h"
 #include "run/tiny_run.h"
 
 namespace longhaul::run {
@@ -21,14 +22,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Settings = std::vector<std::string>;
 
-class NarrowStateRuns : public ::testing::Test {
+class NarrowStateRuns : public RunFixture {
  protected:
   NarrowStateRuns() {
-    std::filesystem::create_directories(folder_ / "text");
-    for (int i = 0; i < 40; ++i) {
-      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
-      for (int j = 0; j < 20 + i % 7; ++j) file << "line " << j * i << " of file " << i << "\n";
-    }
+    write_text([](int i) { return 20 + i % 7; });
   }
   void train(const std::string& name, const Settings& more) const {
     Settings all = tiny_run(folder_.path());
@@ -49,15 +46,10 @@ class NarrowStateRuns : public ::testing::Test {
   // The mean of the last steps' losses.
   double loss_of(const std::string& name, int64_t last) const {
     double sum = 0;
-    int64_t step = 0;
-    std::vector<double> losses;
-    for (const auto& event : observe::read_events(folder_ / name / "events.jsonl")) {
-      if (const auto* report = std::get_if<observe::StepReport>(&event.body)) losses.push_back(report->loss), ++step;
-    }
-    for (int64_t i = 0; i < last; ++i) sum += losses[losses.size() - 1 - static_cast<size_t>(i)];
+    const std::vector<double> steps = losses(name);
+    for (int64_t i = 0; i < last; ++i) sum += steps[steps.size() - 1 - static_cast<size_t>(i)];
     return sum / static_cast<double>(last);
   }
-  TemporaryFolder folder_;
 };
 
 TEST_F(NarrowStateRuns, AnyReplicasAndSharesGiveTheSameBits) {

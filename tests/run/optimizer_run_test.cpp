@@ -10,6 +10,7 @@
 #include "base/files/temporary_folder.h"
 #include "observe/events/event_log.h"
 #include "run/language_run.h"
+#include "run/run_fixture.h"
 #include "run/tiny_run.h"
 #include "storage/catalog.h"
 
@@ -22,14 +23,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Settings = std::vector<std::string>;
 
-class OptimizerRuns : public ::testing::Test {
+class OptimizerRuns : public RunFixture {
  protected:
   OptimizerRuns() {
-    std::filesystem::create_directories(folder_ / "text");
-    for (int i = 0; i < 40; ++i) {
-      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
-      for (int j = 0; j < 20 + i % 7; ++j) file << "line " << j * i << " of file " << i << "\n";
-    }
+    write_text([](int i) { return 20 + i % 7; });
   }
   void train(const std::string& name, const Settings& more) const {
     Settings all = tiny_run(folder_.path());
@@ -49,13 +46,6 @@ class OptimizerRuns : public ::testing::Test {
     ADD_FAILURE() << "trained";
     return {};
   }
-  std::vector<double> losses(const std::string& name) const {
-    std::vector<double> all;
-    for (const auto& event : observe::read_events(folder_ / name / "events.jsonl")) {
-      if (const auto* report = std::get_if<observe::StepReport>(&event.body)) all.push_back(report->loss);
-    }
-    return all;
-  }
   // What the last checkpoint has of queries: "weight", "optimizer.m".
   std::set<std::string> kinds(const std::string& name) const {
     const storage::LocalFileSystem files;
@@ -66,7 +56,6 @@ class OptimizerRuns : public ::testing::Test {
     }
     return found;
   }
-  TemporaryFolder folder_;
 };
 
 TEST_F(OptimizerRuns, StatesOfAnotherOptimizerAreRefusedAndFreshOnesOffered) {

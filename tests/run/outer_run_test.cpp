@@ -11,6 +11,7 @@
 #include "checkpoint/run_difference.h"
 #include "observe/events/event_log.h"
 #include "run/language_run.h"
+#include "run/run_fixture.h"
 #include "run/tiny_run.h"
 #include "storage/catalog.h"
 #include "support/nightly.h"
@@ -21,14 +22,10 @@ namespace {
 using ::testing::HasSubstr;
 using Settings = std::vector<std::string>;
 
-class OuterRuns : public ::testing::Test {
+class OuterRuns : public RunFixture {
  protected:
   OuterRuns() {
-    std::filesystem::create_directories(folder_ / "text");
-    for (int i = 0; i < 40; ++i) {
-      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
-      for (int j = 0; j < 1 + i % 7; ++j) file << "line " << j * i << " of file " << i << "\n";
-    }
+    write_text([](int i) { return 1 + i % 7; });
   }
   train::Outcome train(const std::string& name, const Settings& more) const {
     Settings all = tiny_run(folder_.path());
@@ -37,14 +34,6 @@ class OuterRuns : public ::testing::Test {
       all.emplace_back(own);
     all.insert(all.end(), more.begin(), more.end());
     return run_training({.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .from = from, .quiet = true});
-  }
-  template <class Type>
-  std::vector<Type> events(const std::string& run) const {
-    std::vector<Type> found;
-    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
-      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
-    }
-    return found;
   }
   void expect_same(const std::string& run, const std::string& reference, double bound) const {
     const auto steps = events<observe::StepReport>(run), expected = events<observe::StepReport>(reference);
@@ -76,7 +65,6 @@ class OuterRuns : public ::testing::Test {
       EXPECT_THAT(error.what(), HasSubstr(text));
     }
   }
-  TemporaryFolder folder_;
   std::shared_ptr<const checkpoint::StartingPoint> from;  // of all runs that begin; null: random weights
 };
 

@@ -8,6 +8,7 @@
 #include "recipe/load.h"
 #include "run/memory.h"
 #include "run/run.h"
+#include "run/run_fixture.h"
 #include "run/words.h"
 #include "storage/catalog.h"
 #include "support/outside_tasks.h"
@@ -18,7 +19,7 @@ namespace {
 using longhaul::testing::kOutsideTasks;
 using ::testing::HasSubstr;
 
-class OutsideTasks : public ::testing::TestWithParam<std::string> {
+class OutsideTasks : public RunFixture, public ::testing::WithParamInterface<std::string> {
  protected:
   recipe::LoadedRecipe recipe(const Words& more = {}) const {
     Words words = {"train.task=" + GetParam(),
@@ -42,19 +43,6 @@ class OutsideTasks : public ::testing::TestWithParam<std::string> {
   train::Outcome run(const std::string& name, const Words& more = {}) const {
     return run_training({.recipe = recipe(more), .run_folder = folder_ / name, .quiet = true}, kOutsideTasks);
   }
-  template <class Type>
-  std::vector<Type> events(const std::string& run) const {
-    std::vector<Type> found;
-    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
-      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
-    }
-    return found;
-  }
-  std::vector<double> losses(const std::string& run) const {
-    std::vector<double> all;
-    for (const auto& step : events<observe::StepReport>(run)) all.push_back(step.loss);
-    return all;
-  }
   double accuracy(const std::string& run) const {
     const auto judged = events<observe::Evaluation>(run);
     if (judged.empty()) return -1;
@@ -63,7 +51,6 @@ class OutsideTasks : public ::testing::TestWithParam<std::string> {
     }
     return -1;
   }
-  TemporaryFolder folder_;
 };
 
 TEST_P(OutsideTasks, AreLearnt) {

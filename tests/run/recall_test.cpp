@@ -11,6 +11,7 @@
 #include "observe/events/event_log.h"
 #include "recipe/load.h"
 #include "run/language_run.h"
+#include "run/run_fixture.h"
 
 namespace longhaul::run {
 namespace {
@@ -25,27 +26,13 @@ std::vector<std::string> recall_words() {
           "optim.warmup_steps=2", "sample.tokens=0",       "observe.report=false",   "observe.tensorboard=false"};
 }
 
-class RecallTask : public ::testing::Test {
+class RecallTask : public RunFixture {
  protected:
   RunRequest request(const std::string& name, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words = recall_words();
     words.insert(words.end(), more.begin(), more.end());
     return {.recipe = recipe::load_defaults(words), .run_folder = folder_ / name, .quiet = true};
   }
-  template <class Type>
-  std::vector<Type> events(const std::string& run) const {
-    std::vector<Type> found;
-    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
-      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
-    }
-    return found;
-  }
-  std::vector<double> losses(const std::string& run) const {
-    std::vector<double> result;
-    for (const auto& step : events<observe::StepReport>(run)) result.push_back(step.loss);
-    return result;
-  }
-  TemporaryFolder folder_;
 };
 
 // The loss of step 1, worked out from the rows that it should have: those of indexes 0 … 7.

@@ -16,6 +16,7 @@
 #include "observe/events/event_log.h"
 #include "run/language_run.h"
 #include "run/memory.h"
+#include "run/run_fixture.h"
 #include "run/tiny_run.h"
 #include "storage/catalog.h"
 #include "support/nightly.h"
@@ -26,14 +27,10 @@ namespace {
 using ::testing::HasSubstr;
 using Overrides = std::vector<std::string>;
 
-class RunOnRanks : public ::testing::Test {
+class RunOnRanks : public RunFixture {
  protected:
   RunOnRanks() {
-    std::filesystem::create_directories(folder_ / "text");
-    for (int i = 0; i < 40; ++i) {
-      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
-      for (int j = 0; j < 30 + i; ++j) file << "line " << j * i << " of file " << i << "\n";
-    }
+    write_text([](int i) { return 30 + i; });
   }
   ~RunOnRanks() override { clear_signal_requests(); }
 
@@ -45,15 +42,6 @@ class RunOnRanks : public ::testing::Test {
       all.emplace_back(own);
     all.insert(all.end(), more.begin(), more.end());
     return {.recipe = recipe::load_defaults(all), .run_folder = folder_ / name, .quiet = true};
-  }
-
-  template <class Type>
-  std::vector<Type> events(const std::string& run, const std::string& file = "events.jsonl") const {
-    std::vector<Type> found;
-    for (const auto& event : observe::read_events(folder_ / run / file)) {
-      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
-    }
-    return found;
   }
 
   // What a run has saved, for others to go on from.
@@ -94,8 +82,6 @@ class RunOnRanks : public ::testing::Test {
     }
     EXPECT_FALSE(std::filesystem::exists(folder_ / "refused")) << "touched before it was refused";
   }
-
-  TemporaryFolder folder_;
 };
 
 // Sums are taken in another order, nothing else: 1e-12 after four steps.

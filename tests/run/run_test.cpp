@@ -1,6 +1,7 @@
 // ctest: label=full timeout=180
 // Whole runs of a tiny hybrid model: resumed runs, two at once, signals, failing saves, refusals.
 #include "run/language_run.h"
+#include "run/run_fixture.h"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -29,20 +30,12 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class TrainRun : public ::testing::Test {
+class TrainRun : public RunFixture {
  protected:
-  TrainRun() : folder_(fs::temp_directory_path() / ("longhaul-train-" + std::to_string(::getpid()))) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_ / "text");
-    for (int i = 0; i < 40; ++i) {
-      std::ofstream file(folder_ / "text" / (std::to_string(i) + ".txt"));
-      for (int j = 0; j < 30 + i; ++j) file << "line " << j * i << " of file " << i << "\n";
-    }
+  TrainRun() {
+    write_text([](int i) { return 30 + i; });
   }
-  ~TrainRun() override {
-    clear_signal_requests();
-    fs::remove_all(folder_);
-  }
+  ~TrainRun() override { clear_signal_requests(); }
 
   RunRequest request(const std::string& name, std::vector<std::string> more = {}) const {
     std::vector<std::string> overrides{"model.layers=2",
@@ -77,20 +70,6 @@ class TrainRun : public ::testing::Test {
     return {.recipe = recipe::load_defaults(overrides), .run_folder = folder_ / name, .quiet = true};
   }
 
-  template <class Type>
-  std::vector<Type> events(const std::string& run) const {
-    std::vector<Type> found;
-    for (const auto& event : observe::read_events(folder_ / run / "events.jsonl")) {
-      if (const auto* body = std::get_if<Type>(&event.body)) found.push_back(*body);
-    }
-    return found;
-  }
-  std::vector<double> losses(const std::string& run) const {
-    std::vector<double> result;
-    for (const auto& step : events<observe::StepReport>(run)) result.push_back(step.loss);
-    return result;
-  }
-
   fs::path checkpoint(const std::string& run, int64_t step) const {
     return storage::resolve(storage::LocalFileSystem(), folder_ / run / "checkpoints" / storage::CheckpointName{.step = step}.text())
         .folder;
@@ -100,8 +79,6 @@ class TrainRun : public ::testing::Test {
     change(manifest);
     write_text_atomically(checkpoint / "manifest.json", storage::to_text(manifest));
   }
-
-  fs::path folder_;
 };
 
 TEST_F(TrainRun, LearnsAndSaves) {
@@ -307,7 +284,7 @@ TEST_F(TrainRun, FreshMovesTheEarlierRunAside) {
   run_training(again);
   EXPECT_EQ(losses("run").size(), 12u);
   size_t runs = 0;
-  for (const auto& entry : fs::directory_iterator(folder_)) runs += entry.path().filename().string().starts_with("run") ? 1 : 0;
+  for (const auto& entry : fs::directory_iterator(folder_.path())) runs += entry.path().filename().string().starts_with("run") ? 1 : 0;
   EXPECT_EQ(runs, 2u);
 }
 
