@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "puzzles/engine/answer.h"
 #include "puzzles/tasks.h"
 
 namespace longhaul::puzzles {
@@ -57,6 +58,12 @@ ReadRecord read_record(const std::string& line, const std::string& where) {
   if (!game.is_object() || !game.contains("metadata")) refuse_record(where + ", game_data_str", "an object with \"metadata\"");
   read.given = game["metadata"];
   return read;
+}
+
+Verdict verdict_on(const ReadRecord& record, std::string_view response) {
+  const std::optional<std::string> payload = payload_of(response);
+  if (!payload) return {VerdictCode::kNoPayload, "no text between the tags <answer> and </answer>"};
+  return record.task->verify(record.given, *payload);
 }
 
 }  // namespace longhaul::puzzles

@@ -26,6 +26,8 @@ struct ReadRecord {
   nlohmann::json given;
 };
 ReadRecord read_record(const std::string& line, const std::string& where);
+// On all that was answered to it, tags included.
+Verdict verdict_on(const ReadRecord& record, std::string_view response);
 
 // Which template the prompt of an index has: all of them come, in turn.
 int64_t template_of(int64_t index);
