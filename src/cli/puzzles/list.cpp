@@ -17,38 +17,12 @@ struct ListArguments {
   bool json = false;
 };
 
-std::string_view uniqueness_text(puzzles::Uniqueness uniqueness) {
-  switch (uniqueness) {
-    case puzzles::Uniqueness::kProved:
-      return "one, proved";
-    case puzzles::Uniqueness::kComputed:
-      return "one, computed";
-    case puzzles::Uniqueness::kAny:
-      return "any valid one";
-  }
-  return "";
-}
-
-nlohmann::ordered_json json_of(const puzzles::TaskEntry& task) {
-  nlohmann::ordered_json knobs = nlohmann::ordered_json::array();
-  for (const puzzles::Knob& knob : task.knobs) {
-    knobs.push_back({{"name", knob.name},
-                     {"least", knob.least},
-                     {"most", knob.most},
-                     {"level_0", knob.easiest},
-                     {"level_10", knob.hardest},
-                     {"says", knob.says}});
-  }
-  return {
-      {"key", task.key}, {"title", task.title}, {"version", task.version}, {"answer", uniqueness_text(task.uniqueness)}, {"knobs", knobs}};
-}
-
 void print_all() {
   observe::Table table("puzzles", {{"key"}, {"puzzle"}, {"answer"}, {"knobs"}});
   for (const puzzles::TaskEntry* task : puzzles::tasks()) {
     std::vector<std::string_view> names;
     for (const puzzles::Knob& knob : task->knobs) names.push_back(knob.name);
-    table.row({std::string(task->key), std::string(task->title), std::string(uniqueness_text(task->uniqueness)),
+    table.row({std::string(task->key), std::string(task->title), std::string(puzzles::text_of(task->uniqueness)),
                fmt::format("{}", fmt::join(names, ", "))});
   }
   print(table.text(colours_wanted(stdout)));
@@ -69,11 +43,8 @@ void print_knobs(const puzzles::TaskEntry& task) {
 
 ExitCode list_tasks(const ListArguments& arguments) {
   if (arguments.json) {
-    nlohmann::ordered_json all = nlohmann::ordered_json::array();
-    for (const puzzles::TaskEntry* task : puzzles::tasks()) {
-      if (arguments.task.empty() || task == &puzzles::task_named(arguments.task)) all.push_back(json_of(*task));
-    }
-    print_json(all);
+    print_json(arguments.task.empty() ? puzzles::tasks_json()
+                                      : nlohmann::ordered_json::array({puzzles::task_json(puzzles::task_named(arguments.task))}));
   } else if (arguments.task.empty()) {
     print_all();
   } else {

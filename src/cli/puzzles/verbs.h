@@ -9,5 +9,6 @@ void add_puzzles_list(Command& group);
 void add_puzzles_show(Command& group);
 void add_puzzles_generate(Command& group);
 void add_puzzles_verify(Command& group);
+void add_puzzles_serve_rewards(Command& group);
 
 }  // namespace longhaul::cli
