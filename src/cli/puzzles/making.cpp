@@ -51,4 +51,11 @@ puzzles::RecordOf record_of(const puzzles::TaskEntry& task, const MakingArgument
           language_named(arguments.language)};
 }
 
+puzzles::MadePuzzle puzzle_at(const puzzles::RecordOf& of, int64_t index) {
+  if (auto made = puzzles::make_puzzle(*of.task, of.knobs, of.seed, index)) return std::move(*made);
+  throw Error({.code = ExitCode::kUsage,
+               .what = "with these knobs this index has no puzzle",
+               .hint = "take another --index, another level, or other knobs"});
+}
+
 }  // namespace longhaul::cli

@@ -26,5 +26,6 @@ puzzles::Language language_named(const std::string& name);  // "en" or "zh"
 puzzles::KnobValues knobs_of(const puzzles::TaskEntry& task, const MakingArguments& arguments);
 uint64_t seed_of(const MakingArguments& arguments);  // with the bit that --validation sets
 puzzles::RecordOf record_of(const puzzles::TaskEntry& task, const MakingArguments& arguments);
+puzzles::MadePuzzle puzzle_at(const puzzles::RecordOf& of, int64_t index);  // kUsage where there is none
 
 }  // namespace longhaul::cli

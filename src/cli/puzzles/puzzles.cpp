@@ -10,6 +10,7 @@ void add_puzzles(Command& program) {
                                      {"a thousand to train on", "puzzles generate sudoku kukurasu --count 500 --out puzzles.jsonl"}});
   add_puzzles_list(group);
   add_puzzles_show(group);
+  add_puzzles_play(group);
   add_puzzles_generate(group);
   add_puzzles_verify(group);
   add_puzzles_serve_rewards(group);

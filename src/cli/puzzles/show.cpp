@@ -19,17 +19,13 @@ struct ShowArguments {
 ExitCode show_puzzle(const ShowArguments& arguments) {
   const puzzles::TaskEntry& task = puzzles::task_named(arguments.task);
   const puzzles::RecordOf of = record_of(task, arguments.making);
-  const std::optional<puzzles::MadePuzzle> made = puzzles::make_puzzle(task, of.knobs, of.seed, arguments.index);
-  if (!made)
-    throw Error({.code = ExitCode::kUsage,
-                 .what = "with these knobs this index has no puzzle",
-                 .hint = "take another --index, another level, or other knobs"});
+  const puzzles::MadePuzzle made = puzzle_at(of, arguments.index);
   if (arguments.json) {
-    print_json(puzzles::to_record(*made, of));
+    print_json(puzzles::to_record(made, of));
     return ExitCode::kDone;
   }
-  print(task.prompt(made->puzzle.given, of.language, puzzles::template_of(arguments.index)) + "\n");
-  if (arguments.solution) print("\nSolution: " + made->puzzle.solution + "\n");
+  print(task.prompt(made.puzzle.given, of.language, puzzles::template_of(arguments.index)) + "\n");
+  if (arguments.solution) print("\nSolution: " + made.puzzle.solution + "\n");
   return ExitCode::kDone;
 }
 

@@ -7,6 +7,7 @@ namespace longhaul::cli {
 
 void add_puzzles_list(Command& group);
 void add_puzzles_show(Command& group);
+void add_puzzles_play(Command& group);
 void add_puzzles_generate(Command& group);
 void add_puzzles_verify(Command& group);
 void add_puzzles_serve_rewards(Command& group);
