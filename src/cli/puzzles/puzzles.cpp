@@ -13,6 +13,8 @@ void add_puzzles(Command& program) {
   add_puzzles_play(group);
   add_puzzles_generate(group);
   add_puzzles_verify(group);
+  add_puzzles_calibrate(group);
+  add_puzzles_grade(group);
   add_puzzles_serve_rewards(group);
 }
 

@@ -10,6 +10,8 @@ void add_puzzles_show(Command& group);
 void add_puzzles_play(Command& group);
 void add_puzzles_generate(Command& group);
 void add_puzzles_verify(Command& group);
+void add_puzzles_calibrate(Command& group);
+void add_puzzles_grade(Command& group);
 void add_puzzles_serve_rewards(Command& group);
 
 }  // namespace longhaul::cli
