@@ -149,6 +149,11 @@ TEST_F(Calibrating, ItsFileIsReadAgain) {
   ASSERT_EQ(bands.size(), 1u) << "sudoku has no band";
   EXPECT_EQ(bands.at("mathador").lower, 1);
   EXPECT_EQ(bands.at("mathador").upper, 1);
+  write_text_atomically(file, R"({"tasks": {"mathador": {"lower": 4, "upper": 7}, "sudoku": {"lower": 2, "upper": null}}})");
+  take_upper_levels(all, file);
+  EXPECT_EQ(all["mathador"].lower, 1);
+  EXPECT_EQ(all["mathador"].upper, 7);
+  EXPECT_EQ(all["sudoku"].upper, std::nullopt);
   write_text_atomically(file, R"({"tasks": {"mathador": {"lower": 1, "upper": 11}}})");
   EXPECT_THAT(calibration_error([&] { read_bands(file); }), HasSubstr("mathador/upper"));
 }

@@ -30,7 +30,7 @@ namespace {
 
 struct CalibrateArguments {
   std::vector<std::string> tasks;
-  std::string url, model, key_file, checkpoint, device = "auto", levels = "0-10", language = "en", out;
+  std::string url, model, key_file, checkpoint, device = "auto", levels = "0-10", language = "en", out, strong;
   int64_t puzzles = 20, answers = 10, at_once = 8;
   uint64_t seed = 0;
   puzzles::ChatModel chat;
@@ -166,6 +166,7 @@ ExitCode calibrate_levels(const CalibrateArguments& arguments) {
     Progress progress("calibrating", static_cast<int64_t>(settings.tasks.size()) * levels * settings.puzzles);
     calibration = puzzles::calibrate(settings, ask, [&] { progress.advance(1); });
   }
+  if (!arguments.strong.empty()) puzzles::take_upper_levels(calibration, path_of_text(arguments.strong));
   write_text_atomically(path_of_text(arguments.out), puzzles::calibration_json(settings, calibration).dump(1) + "\n");
   std::filesystem::remove(settings.journal);
   print_calibration(calibration, settings.answers);
@@ -188,6 +189,8 @@ void add_puzzles_calibrate(Command& group) {
   calibrate.option("--checkpoint", arguments->checkpoint, "instead of a server: a checkpoint, or a run directory");
   calibrate.option("--device", arguments->device, "of the checkpoint: auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
   calibrate.option("--out", arguments->out, "the file of levels to write; FILE.unfinished beside it, until it is done").required();
+  calibrate.option("--strong", arguments->strong,
+                   "the file of an earlier calibration, of a stronger model: upper levels are taken from it");
   calibrate.option("--levels", arguments->levels, "levels to try").default_shown();
   calibrate.option("--puzzles", arguments->puzzles, "of each level").at_least(2).at_most(100000).default_shown();
   calibrate.option("--answers", arguments->answers, "to each puzzle").at_least(1).at_most(10000).default_shown();

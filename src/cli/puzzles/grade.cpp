@@ -22,10 +22,10 @@ struct GradeArguments {
   bool json = false;
 };
 
-// "1,8"; empty: 1 and, where there are more, all answers of the problem that has the fewest.
+// "1,8"; empty: as many as the problem has that has the fewest.
 std::vector<int64_t> ks_of(const GradeArguments& arguments, const puzzles::GroupResult& all) {
   const int64_t fewest = std::ranges::min(all.problems, {}, &puzzles::Tried::answers).answers;
-  if (arguments.k.empty()) return fewest == 1 ? std::vector<int64_t>{1} : std::vector<int64_t>{1, fewest};
+  if (arguments.k.empty()) return {fewest};
   std::vector<int64_t> ks;
   std::istringstream words(arguments.k);
   for (std::string word; std::getline(words, word, ',');) {
@@ -123,7 +123,7 @@ void add_puzzles_grade(Command& group) {
   grade.option("--answers", arguments->answers, "JSON Lines: to each problem, in order, a text, a list of them, or {\"response\": …}")
       .required();
   grade.option("--format", arguments->format, "of the problems (default: by the fields of the first)").one_of(puzzles::benchmark_formats());
-  grade.option("--k", arguments->k, "of pass@k, with commas (default: 1, and all answers)");
+  grade.option("--k", arguments->k, "of pass@k, with commas (default: as many as there are answers)");
   grade.json_flag(arguments->json);
   grade.on_run([arguments] { return grade_benchmark(*arguments); });
 }

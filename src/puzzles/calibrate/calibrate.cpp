@@ -208,4 +208,14 @@ std::map<std::string, LevelBand> read_bands(const std::filesystem::path& file) {
   return bands;
 }
 
+void take_upper_levels(Calibration& calibration, const std::filesystem::path& file) {
+  const std::string where = text_of_path(file);
+  const nlohmann::json json = parse_json(read_text(file), where, kBandRules);
+  const JsonView tasks = JsonView(json, where + ":", kBandRules).at("tasks");
+  for (auto& [key, of_task] : calibration) {
+    const JsonView other = tasks.at(key);
+    of_task.upper = other.has("upper") ? std::optional(other.at("upper").integer(0, kHardestLevel)) : std::nullopt;
+  }
+}
+
 }  // namespace longhaul::puzzles

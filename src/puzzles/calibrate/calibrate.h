@@ -62,6 +62,9 @@ struct LevelBand {
 };
 std::map<std::string, LevelBand> read_bands(const std::filesystem::path& file);  // of the tasks that have one
 
+// The upper levels of another calibration, of a stronger model, in place of a calibration's own.
+void take_upper_levels(Calibration& calibration, const std::filesystem::path& file);
+
 // What is said before a puzzle, so that the answer can be found.
 std::string asked_prompt(const std::string& question, Language language);
 

@@ -34,7 +34,7 @@ std::optional<std::string> try_once(const ChatModel& model, const std::string& b
     answer = http_post(model.address, body, "application/json", model.timeout_s, kLongestAnswer,
                        model.key.empty() ? std::vector<std::pair<std::string, std::string>>{} : headers);
   } catch (const Error& error) {
-    why = error.fields().found;
+    why = fmt::format("{} was expected: {}", error.fields().expected, error.fields().found);
     return std::nullopt;
   }
   why = fmt::format("{} {}", answer.status, brief(printable(answer.body), 300));
