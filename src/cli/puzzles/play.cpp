@@ -40,7 +40,7 @@ void add_puzzles_play(Command& group) {
   Command play = group.add("play", "solve one yourself",
                            {{"an easy sudoku", "puzzles play sudoku --level 1"},
                             {"another puzzle, in Chinese", "puzzles play kukurasu --seed 5 --language zh"},
-                            {"answers from a pipe", "echo '(8 - 4) * 6' | longhaul puzzles play mathador"}});
+                            {"answers from a file", "puzzles play mathador < answers.txt"}});
   play.option("TASK", arguments->task, "a key of `puzzles list`").required();
   add_making(play, arguments->making);
   play.option("--index", arguments->index, "which puzzle of the seed").at_least(0).default_shown();
