@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 
 #include "base/clock.h"
@@ -14,6 +13,7 @@
 #include "base/text/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/secret_file.h"
 #include "observe/watch/alert_sender.h"
 #include "observe/watch/live_site.h"
 #include "observe/watch/watch_screen.h"
@@ -30,34 +30,6 @@ struct WatchArguments {
   bool once = false, json = false, metrics_by_rank = false;
 };
 
-[[noreturn]] void refuse_file(const std::string& what, std::string expected, std::string found, const std::string& path, std::string hint) {
-  throw Error({.code = ExitCode::kUsage,
-               .what = what + " is not used",
-               .expected = std::move(expected),
-               .found = std::move(found),
-               .where = path,
-               .hint = std::move(hint)});
-}
-
-// What stands in a file that nobody else may read, without the end of its line.
-std::string own_text(const std::string& path, const std::string& what, const std::string& hint) {
-  const auto mode = std::filesystem::status(path).permissions();
-  using std::filesystem::perms;
-  std::string text = read_text(path, ExitCode::kUsage, 4096);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  if ((mode & (perms::group_all | perms::others_all)) != perms::none)
-    refuse_file(what, "a file that its owner alone may read", "one that others may read", path, hint);
-  return text;
-}
-
-std::string token_of(const std::string& path) {
-  if (path.empty()) return "";
-  const std::string hint = fmt::format("chmod 600 {0}; head -c 24 /dev/urandom | base64 > {0}", shell_quoted(path));
-  std::string token = own_text(path, "this token", hint);
-  if (token.size() >= 16) return token;
-  refuse_file("this token", "at least 16 characters", fmt::format("{} characters", token.size()), path, hint);
-}
-
 // The address of a webhook is a password as a rule: whoever has it may post there. So it need not stand in a command line, which all users of a machine
 // see, and one that is wrong is not said where it came from elsewhere.
 std::string webhook_of(const WatchArguments& arguments) {
@@ -65,14 +37,14 @@ std::string webhook_of(const WatchArguments& arguments) {
   const char* const variable = std::getenv("LONGHAUL_WEBHOOK");
   const std::string where = arguments.webhook_file.empty() ? "LONGHAUL_WEBHOOK" : arguments.webhook_file;
   const std::string hint = "chmod 600 " + shell_quoted(arguments.webhook_file);
-  std::string address = !arguments.webhook_file.empty() ? own_text(arguments.webhook_file, "this webhook", hint)
+  std::string address = !arguments.webhook_file.empty() ? secret_in(arguments.webhook_file, "this webhook", hint)
                         : variable != nullptr           ? variable
                                                         : "";
   if (address.empty() && arguments.webhook_file.empty()) return "";
   try {
     http_address(address);
   } catch (const Error& error) {
-    refuse_file("this webhook", error.fields().expected, fmt::format("{} characters that are none", address.size()), where, "");
+    refuse_secret("this webhook", error.fields().expected, fmt::format("{} characters that are none", address.size()), where, "");
   }
   return address;
 }
@@ -114,7 +86,7 @@ class Watch {
   ExitCode serve() {
     HttpServerOptions options = http_server_address(arguments_.serve);
     options.names = arguments_.names;
-    options.token = token_of(arguments_.token_file);
+    options.token = token_in(arguments_.token_file);
     const HttpServer server(options, [this](const HttpRequest& request) { return site_.answer(request); });
     say(stdout, fmt::format("{}   metrics: {}metrics   Ctrl-C ends it\n", server.url(), server.url()));
     while (pause_unless_stopped(arguments_.every_s)) poll();

@@ -1,7 +1,6 @@
 #include "puzzles/maker.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -31,9 +30,10 @@ std::optional<MadePuzzle> make_puzzle(const TaskEntry& task, const KnobValues& k
 
 std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, const std::function<void(int64_t made)>& progress) {
   std::vector<MadePuzzle> all;
-  std::unordered_set<uint64_t> known;
+  std::unordered_set<uint64_t> own;
+  std::unordered_set<uint64_t>& known = request.known != nullptr ? *request.known : own;
   int64_t without = 0;  // indexes one after the other that gave nothing new
-  for (int64_t first = 0; static_cast<int64_t>(all.size()) < request.count; first += kAtOnce) {
+  for (int64_t first = request.first_index; static_cast<int64_t>(all.size()) < request.count; first += kAtOnce) {
     throw_if_stop_requested("making puzzles");
     std::vector<std::optional<MadePuzzle>> made(static_cast<size_t>(kAtOnce));
     parallel_for(0, kAtOnce, 1, [&](int64_t begin, int64_t end) {

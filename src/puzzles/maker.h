@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "puzzles/task.h"
@@ -33,6 +34,8 @@ struct MakeRequest {
   KnobValues knobs;
   uint64_t seed = 0;
   int64_t count = 1;
+  int64_t first_index = 0;
+  std::unordered_set<uint64_t>* known = nullptr;  // hashes of puzzles that there are already; those made join them
 };
 // kUsage where the knobs give fewer different puzzles than asked for. `progress` hears how many are made.
 std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, const std::function<void(int64_t made)>& progress = {});

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text/json.h"
+#include "puzzles/engine/answer.h"
 #include "puzzles/tasks.h"
 
 namespace longhaul::puzzles {
@@ -31,7 +32,7 @@ nlohmann::ordered_json to_record(const MadePuzzle& made, const RecordOf& of) {
   return {{"data_source", (of.seed & kValidationSeeds) != 0 ? "val/" + std::string(of.task->key) : std::string(of.task->key)},
           {"prompt", {{{"role", "user"}, {"content", question}}}},
           {"ability", "logic"},
-          {"reward_model", {{"answer", ""}, {"solution", ""}, {"style", "rule"}}},
+          {"reward_model", {{"answer", ""}, {"solution", ""}, {"style", "rule"}, {"ground_truth", made.puzzle.solution}}},
           {"extra_info", {{"game_data_str", game.dump()}, {"index", made.index}}},
           {"task_version", of.task->version},
           {"level", of.level},
@@ -49,14 +50,24 @@ ReadRecord read_record(const std::string& line, const std::string& where) {
   const nlohmann::json record = parse_json(line, where, kRecordRules);
   if (!record.is_object() || !record.contains("data_source") || !record["data_source"].is_string())
     refuse_record(where, "an object with \"data_source\", the key of a task");
-  ReadRecord read{.task = &task_named(record["data_source"].get<std::string>())};
   if (!record.contains("extra_info") || !record["extra_info"].is_object() || !record["extra_info"].contains("game_data_str") ||
       !record["extra_info"]["game_data_str"].is_string())
     refuse_record(where, "\"extra_info\" with \"game_data_str\", a text");
-  const nlohmann::json game = parse_json(record["extra_info"]["game_data_str"].get<std::string>(), where + ", game_data_str", kRecordRules);
+  return read_game(record["data_source"].get<std::string>(), record["extra_info"]["game_data_str"].get<std::string>(), where);
+}
+
+ReadRecord read_game(std::string_view data_source, const std::string& game_data_str, const std::string& where) {
+  ReadRecord read{.task = &task_named(data_source)};
+  const nlohmann::json game = parse_json(game_data_str, where + ", game_data_str", kRecordRules);
   if (!game.is_object() || !game.contains("metadata")) refuse_record(where + ", game_data_str", "an object with \"metadata\"");
   read.given = game["metadata"];
   return read;
+}
+
+Verdict verdict_on(const ReadRecord& record, std::string_view response) {
+  const std::optional<std::string> payload = payload_of(response);
+  if (!payload) return {VerdictCode::kNoPayload, "no text between the tags <answer> and </answer>"};
+  return record.task->verify(record.given, *payload);
 }
 
 }  // namespace longhaul::puzzles

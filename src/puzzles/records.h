@@ -26,6 +26,10 @@ struct ReadRecord {
   nlohmann::json given;
 };
 ReadRecord read_record(const std::string& line, const std::string& where);
+// Of its two parts: the key of the task, and what `game_data_str` holds.
+ReadRecord read_game(std::string_view data_source, const std::string& game_data_str, const std::string& where);
+// On all that was answered to it, tags included.
+Verdict verdict_on(const ReadRecord& record, std::string_view response);
 
 // Which template the prompt of an index has: all of them come, in turn.
 int64_t template_of(int64_t index);

@@ -44,4 +44,35 @@ const TaskEntry& task_named(std::string_view key) {
                .hint = near.empty() ? "longhaul puzzles list tells of each" : "did you mean " + near + "?"});
 }
 
+std::string_view text_of(Uniqueness uniqueness) {
+  switch (uniqueness) {
+    case Uniqueness::kProved:
+      return "one, proved";
+    case Uniqueness::kComputed:
+      return "one, computed";
+    case Uniqueness::kAny:
+      return "any valid one";
+  }
+  return "";
+}
+
+nlohmann::ordered_json task_json(const TaskEntry& task) {
+  nlohmann::ordered_json knobs = nlohmann::ordered_json::array();
+  for (const Knob& knob : task.knobs) {
+    knobs.push_back({{"name", knob.name},
+                     {"least", knob.least},
+                     {"most", knob.most},
+                     {"level_0", knob.easiest},
+                     {"level_10", knob.hardest},
+                     {"says", knob.says}});
+  }
+  return {{"key", task.key}, {"title", task.title}, {"version", task.version}, {"answer", text_of(task.uniqueness)}, {"knobs", knobs}};
+}
+
+nlohmann::ordered_json tasks_json() {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const TaskEntry* task : tasks()) all.push_back(task_json(*task));
+  return all;
+}
+
 }  // namespace longhaul::puzzles

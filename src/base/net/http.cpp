@@ -27,7 +27,8 @@ std::string host_text(const HttpAddress& address) {
 }
 
 HttpAnswer ask(const HttpAddress& address, const char* method, const std::string& target, const std::string& body,
-               const std::string& content_type, double timeout_s, int64_t limit_bytes) {
+               const std::string& content_type, double timeout_s, int64_t limit_bytes,
+               const std::vector<std::pair<std::string, std::string>>& headers = {}) {
   httplib::Client client(fmt::format("{}://{}:{}", address.encrypted ? "https" : "http", host_text(address), address.port));
   const auto timeout = std::chrono::microseconds(static_cast<int64_t>(timeout_s * 1e6));
   client.set_connection_timeout(timeout);
@@ -42,6 +43,7 @@ HttpAnswer ask(const HttpAddress& address, const char* method, const std::string
   if (request.path.empty()) request.path = "/";
   request.body = body;
   if (!content_type.empty()) request.headers.emplace("Content-Type", content_type);
+  for (const auto& [name, value] : headers) request.headers.emplace(name, value);
   request.content_receiver = [&](const char* bytes, size_t count, uint64_t, uint64_t) {
     too_long = static_cast<int64_t>(answer.body.size() + count) > limit_bytes;
     too_late = watch.seconds() > timeout_s;
@@ -102,8 +104,8 @@ HttpAnswer http_get(const HttpAddress& address, const std::string& target, doubl
 }
 
 HttpAnswer http_post(const HttpAddress& address, const std::string& body, const std::string& content_type, double timeout_s,
-                     int64_t limit_bytes) {
-  return ask(address, "POST", "", body, content_type, timeout_s, limit_bytes);
+                     int64_t limit_bytes, const std::vector<std::pair<std::string, std::string>>& headers) {
+  return ask(address, "POST", "", body, content_type, timeout_s, limit_bytes, headers);
 }
 
 std::string url_encoded(std::string_view text) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace longhaul {
 
@@ -25,7 +27,7 @@ struct HttpAnswer {
 // for the whole body of an answer; answers over `limit_bytes` are refused.
 HttpAnswer http_get(const HttpAddress& address, const std::string& target, double timeout_s = 30, int64_t limit_bytes = int64_t{1} << 30);
 HttpAnswer http_post(const HttpAddress& address, const std::string& body, const std::string& content_type, double timeout_s = 30,
-                     int64_t limit_bytes = int64_t{1} << 20);
+                     int64_t limit_bytes = int64_t{1} << 20, const std::vector<std::pair<std::string, std::string>>& headers = {});
 
 std::string url_encoded(std::string_view text);
 

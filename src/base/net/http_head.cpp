@@ -73,6 +73,7 @@ int read_request_line(std::string_view line, HttpHead& head) {
   const std::string_view version = line.substr(last + 1);
   head.method = line.substr(0, first);
   if (!is_token(head.method) || !read_target(line.substr(first + 1, last - first - 1), head)) return 400;
+  head.version = version;
   if (version == "HTTP/1.1" || version == "HTTP/1.0") return 0;
   return version.starts_with("HTTP/") ? 505 : 400;
 }
@@ -102,6 +103,7 @@ bool head_ends(std::string_view bytes) { return bytes.size() > kLongestHead || e
 HttpHead read_head(std::string_view bytes) {
   HttpHead head;
   const size_t end = end_of_head(bytes);
+  head.bytes = std::min(end, bytes.size());
   if (end > kLongestHead) {
     head.refused = bytes.substr(0, kLongestHead).find('\n') == std::string_view::npos ? 414 : 431;
     return head;

@@ -1,7 +1,6 @@
-// Parses the head of an HTTP/1 request from the bytes of a connection: the request line and the few headers
-// that a read-only server needs. It is strict where parsers could differ (two Host headers, control
-// characters, spaces before a colon, folded lines: 400), so that no proxy in front understands a request
-// differently. It knows no sockets.
+// The head of an HTTP/1 request, from bytes that came over a network: what is asked, and the few headers that our server looks at.
+// Strict where readers could differ (two Host headers, control characters, spaces before a colon, folded lines: 400), so that no proxy in front
+// understands another request than we do. Knows no sockets.
 //
 //   if (head_ends(bytes)) const HttpHead head = read_head(bytes);
 #pragma once
@@ -16,8 +15,9 @@ namespace longhaul {
 inline constexpr size_t kLongestHead = 8192;  // bytes
 
 struct HttpHead {
-  int refused = 0;  // 0: the head is valid; else the HTTP status for the refusal: 400, 414, 431, 505
-  std::string method;
+  int refused = 0;                                // 0: it can be read; else the status that says why not: 400, 414, 431, 505
+  size_t bytes = 0;                               // that it is long, the empty line included
+  std::string method, version;                    // "GET", "HTTP/1.1"
   std::string path;                               // decoded, without the query
   std::multimap<std::string, std::string> query;  // decoded
   // Names in lower case; values of the same name are joined by ", ".

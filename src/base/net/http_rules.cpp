@@ -52,12 +52,35 @@ const char* reason_of(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 411:
+      return "Length Required";
+    case 413:
+      return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
+    case 417:
+      return "Expectation Failed";
     case 421:
       return "Misdirected Request";
+    case 422:
+      return "Unprocessable Content";
     case 503:
       return "Service Unavailable";
     default:
       return status < 500 ? "Bad Request" : "Internal Server Error";
+  }
+}
+
+std::string text_of_refusal(int status, size_t longest_body) {
+  switch (status) {
+    case 411:
+      return "The length of the body must be told: send Content-Length. Chunks are not taken.";
+    case 413:
+      return fmt::format("The body is longer than {} bytes, which is the most that is taken. Send it in parts.", longest_body);
+    case 415:
+      return "The body must be sent as it is, without Content-Encoding.";
+    default:
+      return "This request cannot be read.";
   }
 }
 
@@ -104,14 +127,17 @@ bool HttpRules::has_token(const std::string& authorization) const {
 }
 
 std::optional<HttpReply> HttpRules::refused(const HttpHead& head) const {
-  if (head.refused != 0) return http_refusal(head.refused, "This request cannot be read.");
-  if (head.method != "GET" && head.method != "HEAD") {
-    HttpReply reply = http_refusal(405, "This server is for reading: GET and HEAD.");
-    reply.headers.emplace_back("Allow", "GET, HEAD");
+  if (head.refused != 0) return http_refusal(head.refused, text_of_refusal(head.refused, options.longest_body));
+  const bool posts = options.longest_body > 0;
+  if (head.method != "GET" && head.method != "HEAD" && !(posts && head.method == "POST")) {
+    HttpReply reply = http_refusal(405, posts ? "This server knows GET, HEAD and POST." : "This server is for reading: GET and HEAD.");
+    reply.headers.emplace_back("Allow", posts ? "GET, HEAD, POST" : "GET, HEAD");
     return reply;
   }
   if (!knows(head.header("host")))
     return http_refusal(421, "This server is not known by that name. Use its address, or start it with --name NAME.");
+  if (const std::string expected = head.header("expect"); !expected.empty() && expected != "100-continue")
+    return http_refusal(417, "Expect: 100-continue is the one expectation that is known here.");
   if (has_token(head.header("authorization"))) return std::nullopt;
   HttpReply reply = http_refusal(401, "A token is asked for: the user is longhaul, the password the token.");
   reply.headers.emplace_back("WWW-Authenticate", "Basic realm=\"longhaul\", charset=\"UTF-8\"");

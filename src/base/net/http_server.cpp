@@ -5,9 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "base/machine/machine.h"
 #include "base/net/event_loop.h"
 #include "base/net/http_head.h"
+#include "base/net/http_request_reader.h"
 #include "base/net/http_rules.h"
 #include "base/net/socket.h"
 #include "base/text/text.h"
@@ -27,10 +29,7 @@
 namespace longhaul {
 namespace {
 
-constexpr size_t kAnsweredAtOnce = 4;            // by one thread each; other requests wait and cost one descriptor each
-constexpr size_t kMostHeld = size_t{512} << 20;  // bytes of replies that have not been sent yet
-constexpr size_t kLongestReply = kMostHeld / 4;
-// The lowest rate of a reply, below which its connection is closed.
+// The lowest rate at which a body must arrive and a reply be taken; below it the connection is closed.
 constexpr double kSlowest_bytes_per_s = 64 << 10;
 constexpr double kFarewell_s = 1;         // time to receive the last bytes before the connection is closed
 constexpr int kAcceptedAtOnce = 64;       // before other events are handled
@@ -38,10 +37,14 @@ constexpr double kNoDescriptors_s = 0.2;  // pause where the process has no desc
 
 struct Connection {
   enum class Stage { kReading, kWaiting /* for an answer */, kSending, kFarewell };
+  explicit Connection(size_t longest_body) : reader(longest_body) {}
+  size_t held() const { return reader.held() + bytes.size(); }
+
+  HttpRequestReader reader;
   Socket socket;
   std::string address;  // address of the client, without the port
   Stage stage = Stage::kReading;
-  std::string bytes;  // read so far; or to be sent
+  std::string bytes;  // to be sent
   size_t sent = 0;
   bool with_body = true, said_all = false;
   uint64_t deadline = 0;  // the timer that closes it
@@ -56,8 +59,10 @@ struct HttpServer::State {
   State(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
       : rules_{std::move(options)}, answer_(std::move(answer)), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     LONGHAUL_ASSERT(wake_ >= 0, "no eventfd");
+    LONGHAUL_ASSERT(rules_.options.threads > 0 && rules_.options.longest_body <= rules_.options.most_held / 4, "unusable options");
     listen();
-    for (auto& worker : workers_) worker = std::make_unique<Worker>("http answer");
+    for (size_t i = 0; i < rules_.options.threads; ++i) workers_.push_back(std::make_unique<Worker>("http answer"));
+    busy_.resize(workers_.size());
     loop_.watch(wake_, {.reads = true}, [this](Ready) { take_made(); });
     loop_.watch(listening_.descriptor(), {.reads = true}, [this](Ready) { accept(); });
     thread_ = std::make_unique<Worker>("http");
@@ -76,6 +81,13 @@ struct HttpServer::State {
   }
 
   const HttpServerOptions& options() const { return rules_.options; }
+
+  void finish(double within_s) {
+    std::unique_lock hold(mutex_);
+    finishing_ = true;
+    wake();
+    finished_.wait_for(hold, std::chrono::duration<double>(within_s), [this] { return all_answered_; });
+  }
 
  private:
   struct Made {
@@ -96,7 +108,7 @@ struct HttpServer::State {
                    .expected = "an address of this machine and a port that is free and that you may take",
                    .found = fmt::format("it is in use, or refused ({})", error.fields().found),
                    .where = Endpoint{options.host, options.port}.text(),
-                   .hint = "name another port: --serve 8090"});
+                   .hint = fmt::format("name another port: {} 8090", options.port_option)});
     }
     options.port = listening_.port();
   }
@@ -113,7 +125,7 @@ struct HttpServer::State {
       const std::string peer = socket->peer();
       make_room(1, 0);
       const uint64_t number = ++last_number_;
-      Connection& connection = connections_[number];
+      Connection& connection = connections_.try_emplace(number, rules_.options.longest_body).first->second;
       connection.socket = std::move(*socket);
       connection.address = peer.substr(0, peer.rfind(':'));
       connection.deadline = loop_.after(rules_.options.patience_s, [this, number] { drop(number); });
@@ -122,7 +134,9 @@ struct HttpServer::State {
     if (errno != EMFILE && errno != ENFILE) return;  // of the last accept
     // The waiting connection would make the socket ready for ever.
     loop_.change(listening_.descriptor(), {});
-    loop_.after(kNoDescriptors_s, [this] { loop_.change(listening_.descriptor(), {.reads = true}); });
+    loop_.after(kNoDescriptors_s, [this] {
+      if (listening_) loop_.change(listening_.descriptor(), {.reads = true});
+    });
   }
 
   void drop(uint64_t number) {
@@ -131,6 +145,7 @@ struct HttpServer::State {
     loop_.cancel(found->second.deadline);
     loop_.forget(found->second.socket.descriptor());
     connections_.erase(found);
+    tell_when_all_are_answered();
   }
 
   // Closes connections until there is room. Each time the address with the most connections loses one: the
@@ -139,10 +154,10 @@ struct HttpServer::State {
   void make_room(size_t more_connections, size_t more_bytes) {
     const auto held = [&] {
       size_t bytes = more_bytes;
-      for (const auto& [number, connection] : connections_) bytes += connection.bytes.size();
+      for (const auto& [number, connection] : connections_) bytes += connection.held();
       return bytes;
     };
-    while (connections_.size() + more_connections > rules_.options.most_connections || held() > kMostHeld) {
+    while (connections_.size() + more_connections > rules_.options.most_connections || held() > rules_.options.most_held) {
       std::map<std::string, size_t> of_address;
       for (const auto& [number, connection] : connections_) ++of_address[connection.address];
       const auto victim = std::ranges::min_element(connections_, {}, [&](const Connections::value_type& each) {
@@ -183,28 +198,58 @@ struct HttpServer::State {
   }
 
   void read(uint64_t number, Connection& connection) {
-    const Socket::Result result = connection.socket.read(connection.bytes, kLongestHead + 1);
-    if (result == Socket::Result::kEnd) return drop(number);
-    if (!head_ends(connection.bytes)) return;
-    const HttpHead head = read_head(connection.bytes);
-    connection.bytes.clear();
+    std::string bytes;
+    if (connection.socket.read(bytes) == Socket::Result::kEnd) return drop(number);
+    HttpRequestReader& reader = connection.reader;
+    const bool has_begun = reader.stage() == HttpRequestReader::Stage::kBody;
+    reader.add(bytes);
+    if (reader.stage() == HttpRequestReader::Stage::kHead) return;
+    if (!has_begun && !take_head(number, connection)) return;
+    if (reader.stage() == HttpRequestReader::Stage::kBody) return make_room(0, 0);
+    loop_.cancel(connection.deadline);
+    connection.stage = Stage::kWaiting;
+    waiting_.push_back(number);
+    start_answers();
+  }
+
+  // False: the request was refused, or its connection is gone.
+  bool take_head(uint64_t number, Connection& connection) {
+    const HttpHead& head = connection.reader.head();
     connection.with_body = head.method != "HEAD";
     loop_.cancel(connection.deadline);
-    if (const auto refused = rules_.refused(head)) return reply(number, *refused);
-    connection.stage = Stage::kWaiting;
-    waiting_.emplace_back(number, HttpRequest{.path = head.path, .query = head.query, .accept = head.header("accept")});
-    start_answers();
+    if (const auto refused = rules_.refused(head)) {
+      reply(number, *refused);
+      return false;
+    }
+    if (connection.reader.stage() == HttpRequestReader::Stage::kWhole) return true;
+    const double patience_s = rules_.options.patience_s + static_cast<double>(connection.reader.body_bytes()) / kSlowest_bytes_per_s;
+    connection.deadline = loop_.after(patience_s, [this, number] { drop(number); });
+    if (head.version != "HTTP/1.1" || head.header("expect").empty()) return true;
+    // What was never written to takes these few bytes at once.
+    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    size_t written = 0;
+    if (connection.socket.write(kContinue, written) != Socket::Result::kEnd && written == kContinue.size()) return true;
+    drop(number);
+    return false;
   }
 
   void start_answers() {
     for (size_t at = 0; at < workers_.size() && !waiting_.empty(); ++at) {
       if (busy_[at]) continue;
-      auto [number, request] = std::move(waiting_.front());
+      const uint64_t number = waiting_.front();
       waiting_.pop_front();
-      if (!connections_.contains(number)) {
+      const auto found = connections_.find(number);
+      if (found == connections_.end()) {
         --at;
         continue;
       }
+      HttpRequestReader& reader = found->second.reader;
+      const HttpHead& head = reader.head();
+      HttpRequest request{.method = head.method == "HEAD" ? "GET" : head.method,
+                          .path = head.path,
+                          .query = head.query,
+                          .accept = head.header("accept"),
+                          .body = reader.take_body()};
       busy_[at] = true;
       workers_[at]->post([this, number, at, request = std::move(request)] {
         Made made{number, at, answered(request)};
@@ -230,13 +275,15 @@ struct HttpServer::State {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof(count));
     std::vector<Made> made;
-    bool ending = false;
+    bool ending = false, finishing = false;
     {
       const std::lock_guard hold(mutex_);
       made.swap(made_);
       ending = ending_;
+      finishing = finishing_;
     }
     if (ending) return loop_.stop();
+    if (finishing && listening_) stop_listening();
     for (Made& each : made) {
       busy_[each.worker] = false;
       if (connections_.contains(each.connection)) reply(each.connection, each.reply);
@@ -244,9 +291,28 @@ struct HttpServer::State {
     start_answers();
   }
 
+  // Connections over which nothing has come are closed, and no others are taken.
+  void stop_listening() {
+    loop_.forget(listening_.descriptor());
+    listening_.close();
+    std::vector<uint64_t> silent;
+    for (const auto& [number, connection] : connections_) {
+      if (connection.reader.stage() == HttpRequestReader::Stage::kHead && connection.reader.held() == 0) silent.push_back(number);
+    }
+    for (const uint64_t number : silent) drop(number);
+    tell_when_all_are_answered();
+  }
+
+  void tell_when_all_are_answered() {
+    if (listening_ || !connections_.empty()) return;
+    const std::lock_guard hold(mutex_);
+    all_answered_ = true;
+    finished_.notify_all();
+  }
+
   void reply(uint64_t number, const HttpReply& reply) {
     Connection& connection = connections_.at(number);
-    std::string bytes = reply.body.size() > kLongestReply
+    std::string bytes = reply.body.size() > rules_.options.most_held / 4
                             ? http_bytes(http_refusal(503, "The answer is too long to be sent."), connection.with_body)
                             : http_bytes(reply, connection.with_body);
     connection.stage = Stage::kWaiting;
@@ -281,20 +347,22 @@ struct HttpServer::State {
   Socket listening_;
   Connections connections_;
   uint64_t last_number_ = 0;
-  std::deque<std::pair<uint64_t, HttpRequest>> waiting_;
-  std::array<bool, kAnsweredAtOnce> busy_ = {};
+  std::deque<uint64_t> waiting_;  // whole requests that no thread has begun
+  std::vector<bool> busy_;        // of workers_
   int wake_;
-  std::mutex mutex_;  // protects the next two members
-  std::vector<Made> made_;
-  bool ending_ = false;
-  std::array<std::unique_ptr<Worker>, kAnsweredAtOnce> workers_;
-  std::unique_ptr<Worker> thread_;  // last: it uses all members above
+  // The lowest rate at which a body must arrive and a reply be taken; below it the connection is closed.
+  constexpr double kSlowest_bytes_per_s = 64 << 10;
+  constexpr double kFarewell_s = 1;         // time to receive the last bytes before the connection is closed
+  constexpr int kAcceptedAtOnce = 64;       // before other events are handled
+  constexpr double kNoDescriptors_s = 0.2;  // pause where the process has no descriptor left
 };
 
 HttpServer::HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
     : state_(std::make_unique<State>(std::move(options), std::move(answer))) {}
 
 HttpServer::~HttpServer() = default;
+
+void HttpServer::finish(double within_s) { state_->finish(within_s); }
 
 uint16_t HttpServer::port() const { return state_->options().port; }
 

@@ -1,19 +1,16 @@
-// A small HTTP server for people and programs that only read: GET and HEAD; one function answers every path.
-// It refuses other methods (405), host names that it does not know (421, so that foreign web pages cannot
-// make a browser read through it) and, where a token is set, requests without it (401; it is sent as
-// "Authorization: Bearer TOKEN", or as the password for which a browser asks). It lists no folder and serves
-// no file by itself.
+// A small HTTP server: one function that answers every path, for GET and HEAD, and for POST where bodies are taken. It refuses other methods (405), hosts
+// it does not know by name (421; against pages of others that a browser is made to read it through), and, where a token is set, who does not send it
+// (401; as "Authorization: Bearer TOKEN", or as the password a browser asks for). It lists no folder and serves no file by itself.
 //
 //   HttpServer server({.host = "127.0.0.1", .port = 8080}, [&](const HttpRequest& request) { return HttpReply{.body = page_of(request.path)}; });
 //   print("open {}", server.url());
 //
-// One thread waits for all connections, so that a slow one costs a descriptor and delays no other. A whole
-// request must have come within patience_s of the connection, and a reply must be taken at 64 KiB/s or
-// faster. When there are most_connections, those that have not sent a request yet are closed first, beginning
-// with the address that has the most of them. Each connection is for one request.
+// One thread waits for all connections, so a slow one costs a descriptor and holds up nobody: the head of a request must have come within patience_s of
+// the connection, a body must come and a reply be taken at 64 KiB/s or faster, and where there are most_connections, or most_held bytes are held, those go
+// first that have not asked yet, of the address that has the most. Each connection is for one request.
 //
-// Four threads of the server call the function; an exception is answered with 500 and logged. The destructor
-// ends the server.
+// The function is called from the server's own threads; what it throws is answered with 500 and logged. The destructor ends the server at once;
+// finish() lets it answer first what it was asked.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +24,11 @@
 namespace longhaul {
 
 struct HttpRequest {
+  std::string method = "GET";                     // "GET", "POST"; a HEAD is a GET whose body is not sent
   std::string path;                               // decoded, without the query
   std::multimap<std::string, std::string> query;  // decoded
   std::string accept;                             // the header
+  std::string body = {};                          // of a POST
 };
 
 struct HttpReply {
@@ -41,13 +40,16 @@ struct HttpReply {
 };
 
 struct HttpServerOptions {
-  std::string host = "127.0.0.1";  // address to listen on; 0.0.0.0: all interfaces
-  uint16_t port = 0;               // 0: any free port
-  // Accepted host names, in addition to addresses, localhost and this machine's own name.
-  std::vector<std::string> names;
-  std::string token;              // empty: no token is required
-  double patience_s = 5;          // time for a whole request
-  size_t most_connections = 512;  // at a time
+  std::string host = "127.0.0.1";        // to listen at; 0.0.0.0 for all interfaces
+  uint16_t port = 0;                     // 0: any that is free
+  std::vector<std::string> names;        // by which it may be called, beside addresses, localhost and this machine's own
+  std::string token;                     // empty: nobody is asked
+  double patience_s = 5;                 // for the head of a request
+  size_t most_connections = 512;         // at a time
+  size_t longest_body = 0;               // bytes of a POST; 0: there are no POSTs
+  size_t most_held = size_t{512} << 20;  // bytes of bodies that wait, and of replies that have not been taken yet; each may be a quarter
+  size_t threads = 4;                    // that make answers; other requests wait
+  std::string port_option = "--serve";   // of the command line, for errors
 };
 
 class HttpServer {
@@ -59,6 +61,9 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
   uint16_t port() const;
   std::string url() const;  // "http://127.0.0.1:8080/"
+  // Takes no more connections, answers the requests that have begun to come, and returns when all have their answers, or after so long. Nobody is
+  // answered afterwards.
+  void finish(double within_s);
 
  private:
   struct State;

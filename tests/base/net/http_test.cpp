@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <future>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "base/net/network.h"
 #include "base/net/socket.h"
 #include "base/process/process.h"
+#include "base/threads/worker.h"
 
 namespace longhaul {
 namespace {
@@ -233,6 +235,138 @@ TEST_F(HttpServing, ManyAtOnceAreAllAnswered) {
   for (int i = 0; i < 60; ++i) clients.push_back(connected_to(server));
   for (size_t i = 0; i < clients.size(); ++i) write_all(clients[i], fmt::format("ET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", i));
   for (size_t i = 0; i < clients.size(); ++i) EXPECT_TRUE(read_to_the_end(clients[i]).ends_with(fmt::format("\r\n\r\n/{} ", i))) << i;
+}
+
+// A connection by hand over which this text was sent.
+Socket sent_to(const HttpServer& server, std::string_view text) {
+  Socket socket = Socket::connect({"127.0.0.1", server.port()});
+  size_t written = 0;
+  while (socket.write(text.substr(0, 1), written) == Socket::Result::kNothing) pause_briefly();
+  write_all(socket, text.substr(1));
+  return socket;
+}
+
+std::string post_head(size_t body, const std::string& headers = "", const std::string& version = "1.1") {
+  return fmt::format("POST /p HTTP/{}\r\nHost: localhost\r\nContent-Length: {}\r\n{}\r\n", version, body, headers);
+}
+
+HttpReply echo_body(const HttpRequest& request) { return {.type = "text/plain", .body = request.method + " " + request.body}; }
+
+TEST_F(HttpServing, TakesBodiesUpToItsLimit) {
+  const HttpServer server({.longest_body = 300'000}, echo_body);
+  const HttpAddress address = http_address(server.url());
+  const std::string longest(300'000, 'b');
+  EXPECT_EQ(http_post(address, "{}", "application/json", 5).body, "POST {}");
+  EXPECT_EQ(http_post(address, longest, "text/plain", 5).body, "POST " + longest);
+  EXPECT_EQ(http_get(address, "/", 5).body, "GET ");
+  Socket too_long = sent_to(server, post_head(300'001));
+  EXPECT_THAT(read_to_the_end(too_long), AllOf(HasSubstr(" 413 Content Too Large"), HasSubstr("longer than 300000 bytes")));
+  Socket chunks = sent_to(server, "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+  EXPECT_THAT(read_to_the_end(chunks), HasSubstr(" 411 Length Required"));
+  EXPECT_THAT(raw(server, "PUT / HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"),
+              AllOf(HasSubstr(" 405 "), HasSubstr("Allow: GET, HEAD, POST")));
+}
+
+TEST_F(HttpServing, ABodyIsForWhoMayAsk) {
+  const HttpServer server({.token = "s3cret", .longest_body = 100}, echo_body);
+  Socket stranger = sent_to(server, post_head(5) + "12345");
+  EXPECT_THAT(read_to_the_end(stranger), HasSubstr(" 401 "));
+  Socket friendly = sent_to(server, post_head(5, "Authorization: Bearer s3cret\r\n") + "12345 and more");
+  EXPECT_TRUE(read_to_the_end(friendly).ends_with("\r\n\r\nPOST 12345"));
+}
+
+TEST_F(HttpServing, GoesOnWhereAClientAsksWhetherItMay) {
+  const HttpServer server({.patience_s = 1e6, .longest_body = 100}, echo_body);
+  Socket careful = sent_to(server, post_head(5, "Expect: 100-continue\r\n"));
+  std::string told;
+  while (told.find("\r\n\r\n") == std::string::npos) {
+    if (careful.read(told) == Socket::Result::kNothing) pause_briefly();
+  }
+  EXPECT_EQ(told, "HTTP/1.1 100 Continue\r\n\r\n");
+  write_all(careful, "12345");
+  EXPECT_TRUE(read_to_the_end(careful).ends_with("\r\n\r\nPOST 12345"));
+  Socket old = sent_to(server, post_head(5, "Expect: 100-continue\r\n", "1.0") + "12345");
+  EXPECT_TRUE(read_to_the_end(old).starts_with("HTTP/1.1 200 ")) << "a client of HTTP/1.0 does not know interim answers";
+  Socket strange = sent_to(server, post_head(5, "Expect: more\r\n"));
+  EXPECT_THAT(read_to_the_end(strange), HasSubstr(" 417 "));
+}
+
+TEST_F(HttpServing, ABodyByDropsIsCut) {
+  const HttpServer server({.patience_s = 0.1, .longest_body = 100'000}, echo_body);
+  Socket slow = sent_to(server, post_head(10'000));
+  std::string answer;
+  bool cut = false;
+  for (int i = 0; i < 7'000 && !cut; ++i) {
+    size_t written = 0;
+    cut = slow.write("a", written) == Socket::Result::kEnd || slow.read(answer) == Socket::Result::kEnd;
+    pause_briefly();
+  }
+  EXPECT_TRUE(cut);
+  EXPECT_EQ(answer, "");
+}
+
+TEST_F(HttpServing, HalfBodiesHoldUpNobodyAndAreNotAnswered) {
+  std::atomic<int> answered = 0;
+  const HttpServer server({.patience_s = 1e6, .longest_body = 100'000}, [&](const HttpRequest& request) {
+    ++answered;
+    return echo_body(request);
+  });
+  std::vector<Socket> half;
+  for (int i = 0; i < 100; ++i) half.push_back(sent_to(server, post_head(1000) + "half of it"));
+  ::shutdown(half.front().descriptor(), SHUT_WR);
+  EXPECT_EQ(read_to_the_end(half.front()), "") << "the rest will not come";
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(http_post(http_address(server.url()), "whole", "text/plain", 10).body, "POST whole");
+  EXPECT_EQ(answered, 10);
+}
+
+// Eight bodies of 200 KB that stay a byte short, where a megabyte may be held: the oldest go, and who sends all of his is answered.
+TEST_F(HttpServing, WhereTooMuchIsHeldUnfinishedBodiesGo) {
+  const HttpServer server({.patience_s = 1e6, .longest_body = 200'000, .most_held = 1'000'000}, echo_body);
+  std::vector<Socket> short_by_one;
+  for (int i = 0; i < 8; ++i) short_by_one.push_back(sent_to(server, post_head(200'000) + std::string(199'999, 'x')));
+  EXPECT_EQ(read_to_the_end(short_by_one.front()), "");
+  EXPECT_EQ(http_post(http_address(server.url()), std::string(200'000, 'y'), "text/plain", 20).body.size(), 200'005u);
+}
+
+TEST_F(HttpServing, FinishesWhatItWasAsked) {
+  std::promise<void> goes_on, was_asked;
+  const auto told = goes_on.get_future().share();
+  HttpServer server({.patience_s = 1e6, .longest_body = 100}, [&](const HttpRequest& request) {
+    was_asked.set_value();
+    told.wait();
+    return echo_body(request);
+  });
+  Socket silent = Socket::connect({"127.0.0.1", server.port()});
+  Socket asking = sent_to(server, post_head(5) + "12345");
+  was_asked.get_future().wait();
+  Worker ending("ending");
+  std::atomic<bool> finished = false;
+  ending.post([&] {
+    server.finish(100);
+    finished = true;
+  });
+  EXPECT_EQ(read_to_the_end(silent), "") << "who asked nothing is not waited for";
+  EXPECT_THAT(http_error([&] { http_get(http_address(server.url()), "/", 5); }), HasSubstr("a server that listens there"));
+  EXPECT_FALSE(finished);
+  goes_on.set_value();
+  EXPECT_TRUE(read_to_the_end(asking).ends_with("\r\n\r\nPOST 12345"));
+  asking.close();
+  ending.wait();
+  EXPECT_TRUE(finished);
+}
+
+TEST_F(HttpServing, AnswersWithAsManyThreadsAsAsked) {
+  std::promise<void> goes_on;
+  const auto told = goes_on.get_future().share();
+  std::atomic<int> at_once = 0;
+  const HttpServer server({.threads = 6}, [&](const HttpRequest&) {
+    if (++at_once == 6) goes_on.set_value();  // only six that answer at the same time come so far
+    told.wait();
+    return HttpReply{.body = "all"};
+  });
+  std::vector<Socket> clients;
+  for (int i = 0; i < 6; ++i) clients.push_back(sent_to(server, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  for (Socket& client : clients) EXPECT_TRUE(read_to_the_end(client).ends_with("all"));
 }
 
 TEST(Http, WhereToListen) {
