@@ -14,13 +14,14 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
-    {"dyck_language", plain_dyck},                //
-    {"dyck_language_errors", plain_dyck_errors},  //
-    {"futoshiki", plain_futoshiki},               //
-    {"kukurasu", plain_kukurasu},                 //
-    {"mathador", plain_mathador},                 //
-    {"skyscraper_puzzle", plain_skyscrapers},     //
-    {"sudoku", plain_sudoku},                     //
+    {"boolean_expressions", plain_boolean_expressions},  //
+    {"dyck_language", plain_dyck},                       //
+    {"dyck_language_errors", plain_dyck_errors},         //
+    {"futoshiki", plain_futoshiki},                      //
+    {"kukurasu", plain_kukurasu},                        //
+    {"mathador", plain_mathador},                        //
+    {"skyscraper_puzzle", plain_skyscrapers},            //
+    {"sudoku", plain_sudoku},                            //
 };
 
 }  // namespace
