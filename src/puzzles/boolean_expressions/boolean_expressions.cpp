@@ -19,6 +19,17 @@ constexpr Knob kKnobs[] = {{"depth", 1, 7, 2, 6, "levels of operators above each
                            {"options", 2, kMostOptions, 3, 8, "expressions"},
                            {"words_percent", 0, 100, 0, 60, "percent of comparisons that are told in words"}};
 
+// ["and", tree, tree]: parts are moved into place, where a list of nlohmann would copy whole trees at every level. Written with braces, so that
+// parts are drawn from left to right whatever the compiler.
+struct Tree {
+  nlohmann::json json = nlohmann::json::array();
+  template <class... Parts>
+  explicit Tree(Parts&&... parts) {
+    json.get_ref<nlohmann::json::array_t&>().reserve(sizeof...(parts));
+    (json.emplace_back(std::forward<Parts>(parts)), ...);
+  }
+};
+
 nlohmann::json random_term(Draw& draw) {
   const auto number = [&] { return draw.between(-12, 12); };
   const auto small = [&] { return draw.between(-9, 9); };
@@ -26,18 +37,19 @@ nlohmann::json random_term(Draw& draw) {
   const auto sign = [&] { return kSigns[draw.below(3)]; };
   if (draw.chance(30)) {
     const int64_t below = draw.between(1, 9) * (draw.chance(50) ? 1 : -1);
-    return {"-", number(), {"/", number(), below}};
+    return Tree{"-", number(), Tree{"/", number(), below}.json}.json;
   }
-  if (draw.chance(60)) return {sign(), {"*", number(), number()}, {"*", small(), small()}};
-  return {sign(), number(), number()};
+  if (draw.chance(60)) return Tree{sign(), Tree{"*", number(), number()}.json, Tree{"*", small(), small()}.json}.json;
+  return Tree{sign(), number(), number()}.json;
 }
 
 nlohmann::json random_leaf(const KnobValues& knobs, Draw& draw) {
   static constexpr const char* kRelations[] = {"<", "<=", ">", ">=", "==", "!="};
   const int64_t kind = draw.between(0, 9);
   if (kind < 4)
-    return {"compare", kRelations[draw.below(std::size(kRelations))], draw.chance(knobs["words_percent"]), random_term(draw),
-            random_term(draw)};
+    return Tree{"compare", kRelations[draw.below(std::size(kRelations))], draw.chance(knobs["words_percent"]), random_term(draw),
+                random_term(draw)}
+        .json;
   if (kind >= 7) return draw.chance(50);
   // Half of the facts are true, whatever the number of values that their relation has.
   Fact fact{.relation = static_cast<int64_t>(draw.below(fact_counts().size()))};
@@ -46,14 +58,19 @@ nlohmann::json random_leaf(const KnobValues& knobs, Draw& draw) {
   if (draw.chance(50)) {
     while (is_true(fact)) fact.value = static_cast<int64_t>(draw.below(count));
   }
-  return {"fact", fact.relation, fact.subject, fact.value};
+  return Tree{"fact", fact.relation, fact.subject, fact.value}.json;
 }
 
 nlohmann::json random_tree(int64_t depth, const KnobValues& knobs, Draw& draw) {
   if (depth <= 0 || (depth <= 2 && draw.chance(30))) return random_leaf(knobs, draw);
   const int64_t kind = draw.between(0, 99);
-  if (kind < 35) return {"not", draw.between(1, 3), random_tree(depth - 1, knobs, draw)};
-  nlohmann::json tree = {kind < 70 ? "and" : "or", random_tree(depth - 1, knobs, draw), random_tree(depth - 1, knobs, draw)};
+  if (kind < 35) {
+    const int64_t times = draw.between(1, 3);
+    return Tree{"not", times, random_tree(depth - 1, knobs, draw)}.json;
+  }
+  nlohmann::json tree = Tree{kind < 70 ? "and" : "or"}.json;
+  tree.push_back(random_tree(depth - 1, knobs, draw));
+  tree.push_back(random_tree(depth - 1, knobs, draw));
   if (depth > 2 && draw.chance(40)) tree.push_back(random_tree(depth - 2, knobs, draw));
   return tree;
 }
