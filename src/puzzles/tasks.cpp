@@ -14,6 +14,7 @@
 #include "puzzles/mathador/mathador.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/sudoku/sudoku.h"
+#include "puzzles/web_of_lies/web_of_lies.h"
 
 namespace longhaul::puzzles {
 
@@ -27,6 +28,7 @@ std::span<const TaskEntry* const> tasks() {
       &mathador::kTask,              //
       &skyscraper_puzzle::kTask,     //
       &sudoku::kTask,                //
+      &web_of_lies::kTask,           //
   };
   return kAll;
 }

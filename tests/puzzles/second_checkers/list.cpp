@@ -22,6 +22,7 @@ constexpr Row kCheckers[] = {
     {"mathador", plain_mathador},                        //
     {"skyscraper_puzzle", plain_skyscrapers},            //
     {"sudoku", plain_sudoku},                            //
+    {"web_of_lies", plain_web_of_lies},                  //
 };
 
 }  // namespace
