@@ -12,8 +12,10 @@
 #include "puzzles/futoshiki/futoshiki.h"
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/object_counting/object_counting.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/sudoku/sudoku.h"
+#include "puzzles/time_sequence/time_sequence.h"
 #include "puzzles/web_of_lies/web_of_lies.h"
 
 namespace longhaul::puzzles {
@@ -26,8 +28,10 @@ std::span<const TaskEntry* const> tasks() {
       &futoshiki::kTask,             //
       &kukurasu::kTask,              //
       &mathador::kTask,              //
+      &object_counting::kTask,       //
       &skyscraper_puzzle::kTask,     //
       &sudoku::kTask,                //
+      &time_sequence::kTask,         //
       &web_of_lies::kTask,           //
   };
   return kAll;

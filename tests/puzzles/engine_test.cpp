@@ -83,6 +83,14 @@ TEST(PuzzleLiteral, IntegersAreWholeTexts) {
     EXPECT_FALSE(read_integer(bad)) << bad;
 }
 
+TEST(PuzzleLiteral, IntegersMayComeInGroups) {
+  EXPECT_EQ(read_grouped_integer(" 1,234,567 "), 1234567);
+  EXPECT_EQ(read_grouped_integer("-12,345"), -12345);
+  EXPECT_EQ(read_grouped_integer("42"), 42);
+  for (const char* bad : {"1,23", "1234,567", ",123", "1,2345", "1,,234", "1, 234", "1,234,", "-,123", ""})
+    EXPECT_FALSE(read_grouped_integer(bad)) << bad;
+}
+
 TEST(PuzzleGrid, ComesAsListsOrAsRowsBetweenCommas) {
   const std::vector<std::vector<std::string>> expected = {{"1", "X"}, {"2", "3"}};
   EXPECT_EQ(read_grid("[[1, 'X'], [2, 3]]"), expected);

@@ -158,6 +158,20 @@ std::optional<int64_t> read_integer(std::string_view text) {
   return value;
 }
 
+std::optional<int64_t> read_grouped_integer(std::string_view text) {
+  text = trimmed(text);
+  const size_t first = text.find(',');
+  if (first == std::string_view::npos) return read_integer(text);
+  const size_t sign = text.starts_with('-') ? 1 : 0;
+  if (first == sign || first > sign + 3) return std::nullopt;
+  std::string digits(text.substr(0, first));
+  for (size_t at = first; at < text.size(); at += 4) {
+    if (text[at] != ',' || at + 4 > text.size()) return std::nullopt;
+    digits += text.substr(at + 1, 3);
+  }
+  return read_integer(digits);
+}
+
 std::vector<std::string> words_between(std::string_view text, char separator) {
   std::vector<std::string> words;
   for (size_t begin = 0; begin <= text.size();) {

@@ -20,8 +20,10 @@ constexpr Row kCheckers[] = {
     {"futoshiki", plain_futoshiki},                      //
     {"kukurasu", plain_kukurasu},                        //
     {"mathador", plain_mathador},                        //
+    {"object_counting", plain_object_counting},          //
     {"skyscraper_puzzle", plain_skyscrapers},            //
     {"sudoku", plain_sudoku},                            //
+    {"time_sequence", plain_time_sequence},              //
     {"web_of_lies", plain_web_of_lies},                  //
 };
 
