@@ -14,6 +14,8 @@
 #include "puzzles/mathador/mathador.h"
 #include "puzzles/object_counting/object_counting.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
+#include "puzzles/space_reasoning/space_reasoning.h"
+#include "puzzles/space_reasoning_tree/space_reasoning_tree.h"
 #include "puzzles/sudoku/sudoku.h"
 #include "puzzles/time_sequence/time_sequence.h"
 #include "puzzles/web_of_lies/web_of_lies.h"
@@ -30,6 +32,8 @@ std::span<const TaskEntry* const> tasks() {
       &mathador::kTask,              //
       &object_counting::kTask,       //
       &skyscraper_puzzle::kTask,     //
+      &space_reasoning::kTask,       //
+      &space_reasoning_tree::kTask,  //
       &sudoku::kTask,                //
       &time_sequence::kTask,         //
       &web_of_lies::kTask,           //

@@ -23,6 +23,8 @@ bool plain_kukurasu(const nlohmann::json& given, const std::string& text);
 bool plain_mathador(const nlohmann::json& given, const std::string& text);
 bool plain_object_counting(const nlohmann::json& given, const std::string& text);
 bool plain_skyscrapers(const nlohmann::json& given, const std::string& text);
+bool plain_space_reasoning(const nlohmann::json& given, const std::string& text);
+bool plain_space_reasoning_tree(const nlohmann::json& given, const std::string& text);
 bool plain_sudoku(const nlohmann::json& given, const std::string& text);
 bool plain_time_sequence(const nlohmann::json& given, const std::string& text);
 bool plain_web_of_lies(const nlohmann::json& given, const std::string& text);
