@@ -9,7 +9,9 @@
 #include "puzzles/boolean_expressions/boolean_expressions.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
+#include "puzzles/dyck_language_reasoning_errors/dyck_language_reasoning_errors.h"
 #include "puzzles/futoshiki/futoshiki.h"
+#include "puzzles/goods_exchange/goods_exchange.h"
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/mathador/mathador.h"
 #include "puzzles/object_counting/object_counting.h"
@@ -24,19 +26,21 @@ namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
-      &boolean_expressions::kTask,   //
-      &dyck_language::kTask,         //
-      &dyck_language_errors::kTask,  //
-      &futoshiki::kTask,             //
-      &kukurasu::kTask,              //
-      &mathador::kTask,              //
-      &object_counting::kTask,       //
-      &skyscraper_puzzle::kTask,     //
-      &space_reasoning::kTask,       //
-      &space_reasoning_tree::kTask,  //
-      &sudoku::kTask,                //
-      &time_sequence::kTask,         //
-      &web_of_lies::kTask,           //
+      &boolean_expressions::kTask,             //
+      &dyck_language::kTask,                   //
+      &dyck_language_errors::kTask,            //
+      &dyck_language_reasoning_errors::kTask,  //
+      &futoshiki::kTask,                       //
+      &goods_exchange::kTask,                  //
+      &kukurasu::kTask,                        //
+      &mathador::kTask,                        //
+      &object_counting::kTask,                 //
+      &skyscraper_puzzle::kTask,               //
+      &space_reasoning::kTask,                 //
+      &space_reasoning_tree::kTask,            //
+      &sudoku::kTask,                          //
+      &time_sequence::kTask,                   //
+      &web_of_lies::kTask,                     //
   };
   return kAll;
 }
