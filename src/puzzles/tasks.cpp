@@ -15,6 +15,7 @@
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/mathador/mathador.h"
 #include "puzzles/object_counting/object_counting.h"
+#include "puzzles/object_properties/object_properties.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/space_reasoning/space_reasoning.h"
 #include "puzzles/space_reasoning_tree/space_reasoning_tree.h"
@@ -35,6 +36,7 @@ std::span<const TaskEntry* const> tasks() {
       &kukurasu::kTask,                        //
       &mathador::kTask,                        //
       &object_counting::kTask,                 //
+      &object_properties::kTask,               //
       &skyscraper_puzzle::kTask,               //
       &space_reasoning::kTask,                 //
       &space_reasoning_tree::kTask,            //

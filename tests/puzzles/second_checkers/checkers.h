@@ -24,6 +24,7 @@ bool plain_goods_exchange(const nlohmann::json& given, const std::string& text);
 bool plain_kukurasu(const nlohmann::json& given, const std::string& text);
 bool plain_mathador(const nlohmann::json& given, const std::string& text);
 bool plain_object_counting(const nlohmann::json& given, const std::string& text);
+bool plain_object_properties(const nlohmann::json& given, const std::string& text);
 bool plain_skyscrapers(const nlohmann::json& given, const std::string& text);
 bool plain_space_reasoning(const nlohmann::json& given, const std::string& text);
 bool plain_space_reasoning_tree(const nlohmann::json& given, const std::string& text);

@@ -23,6 +23,7 @@ constexpr Row kCheckers[] = {
     {"kukurasu", plain_kukurasu},                                              //
     {"mathador", plain_mathador},                                              //
     {"object_counting", plain_object_counting},                                //
+    {"object_properties", plain_object_properties},                            //
     {"skyscraper_puzzle", plain_skyscrapers},                                  //
     {"space_reasoning", plain_space_reasoning},                                //
     {"space_reasoning_tree", plain_space_reasoning_tree},                      //

@@ -17,7 +17,7 @@ using goods_exchange::step_kinds;
 using ::testing::ElementsAre;
 
 // Owners of the things 0, 1, 2, 3 after a step from owners 1, 0, 2, 3.
-std::vector<size_t> after(std::string_view kind, std::vector<size_t> parts) {
+std::vector<size_t> owners_after(std::string_view kind, std::vector<size_t> parts) {
   std::vector<size_t> owners = {1, 0, 2, 3};
   const auto found = std::ranges::find(step_kinds(), kind, &goods_exchange::StepKind::name) - step_kinds().begin();
   goods_exchange::apply(Step{static_cast<size_t>(found), std::move(parts)}, owners);
@@ -25,18 +25,18 @@ std::vector<size_t> after(std::string_view kind, std::vector<size_t> parts) {
 }
 
 TEST(GoodsExchange, StepsByHand) {
-  EXPECT_THAT(after("swap", {0, 2}), ElementsAre(1, 2, 0, 3));
-  EXPECT_THAT(after("swap_things", {0, 2}), ElementsAre(2, 0, 1, 3));
-  EXPECT_THAT(after("owners_swap", {0, 2}), ElementsAre(2, 0, 1, 3));
-  EXPECT_THAT(after("owner_swaps_with", {0, 2}), ElementsAre(2, 0, 1, 3));
-  EXPECT_THAT(after("swap_with_owner", {2, 0}), ElementsAre(2, 0, 1, 3));
-  EXPECT_THAT(after("trade_for", {1, 0, 3}), ElementsAre(3, 0, 2, 1));
-  EXPECT_THAT(after("give_and_get", {1, 0, 3, 3}), ElementsAre(3, 0, 2, 1));
-  EXPECT_THAT(after("exchange", {1, 0, 3, 3}), ElementsAre(3, 0, 2, 1));
-  EXPECT_THAT(after("circle", {0, 1, 2}), ElementsAre(2, 1, 0, 3));  // 0 had thing 1, 1 had thing 0
-  EXPECT_THAT(after("refuse", {0, 1}), ElementsAre(1, 0, 2, 3));
-  EXPECT_THAT(after("like", {0, 2}), ElementsAre(1, 0, 2, 3));
-  EXPECT_THAT(after("look_for", {0, 2}), ElementsAre(1, 0, 2, 3));
+  EXPECT_THAT(owners_after("swap", {0, 2}), ElementsAre(1, 2, 0, 3));
+  EXPECT_THAT(owners_after("swap_things", {0, 2}), ElementsAre(2, 0, 1, 3));
+  EXPECT_THAT(owners_after("owners_swap", {0, 2}), ElementsAre(2, 0, 1, 3));
+  EXPECT_THAT(owners_after("owner_swaps_with", {0, 2}), ElementsAre(2, 0, 1, 3));
+  EXPECT_THAT(owners_after("swap_with_owner", {2, 0}), ElementsAre(2, 0, 1, 3));
+  EXPECT_THAT(owners_after("trade_for", {1, 0, 3}), ElementsAre(3, 0, 2, 1));
+  EXPECT_THAT(owners_after("give_and_get", {1, 0, 3, 3}), ElementsAre(3, 0, 2, 1));
+  EXPECT_THAT(owners_after("exchange", {1, 0, 3, 3}), ElementsAre(3, 0, 2, 1));
+  EXPECT_THAT(owners_after("circle", {0, 1, 2}), ElementsAre(2, 1, 0, 3));  // 0 had thing 1, 1 had thing 0
+  EXPECT_THAT(owners_after("refuse", {0, 1}), ElementsAre(1, 0, 2, 3));
+  EXPECT_THAT(owners_after("like", {0, 2}), ElementsAre(1, 0, 2, 3));
+  EXPECT_THAT(owners_after("look_for", {0, 2}), ElementsAre(1, 0, 2, 3));
 }
 
 TEST(GoodsExchange, AllStepsAreToldAndEachKindComes) {
