@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "puzzles/boolean_expressions/boolean_expressions.h"
+#include "puzzles/buggy_tables/buggy_tables.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
 #include "puzzles/dyck_language_reasoning_errors/dyck_language_reasoning_errors.h"
@@ -28,6 +29,7 @@ namespace longhaul::puzzles {
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
       &boolean_expressions::kTask,             //
+      &buggy_tables::kTask,                    //
       &dyck_language::kTask,                   //
       &dyck_language_errors::kTask,            //
       &dyck_language_reasoning_errors::kTask,  //

@@ -16,6 +16,7 @@ using SecondChecker = bool (*)(const nlohmann::json& given, const std::string& t
 SecondChecker second_checker_of(const TaskEntry& task);
 
 bool plain_boolean_expressions(const nlohmann::json& given, const std::string& text);
+bool plain_buggy_tables(const nlohmann::json& given, const std::string& text);
 bool plain_dyck(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_errors(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_language_reasoning_errors(const nlohmann::json& given, const std::string& text);

@@ -15,6 +15,7 @@ struct Row {
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
     {"boolean_expressions", plain_boolean_expressions},                        //
+    {"buggy_tables", plain_buggy_tables},                                      //
     {"dyck_language", plain_dyck},                                             //
     {"dyck_language_errors", plain_dyck_errors},                               //
     {"dyck_language_reasoning_errors", plain_dyck_language_reasoning_errors},  //
