@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostNodes = 350;
 constexpr size_t kMostFacts = 1000;
-constexpr Knob kKnobs[] = {{"nodes", 15, kMostNodes, 20, 260, "things in the tree"}};
+constexpr Knob kKnobs[] = {{"nodes", 15, kMostNodes, 20, 140, "things in the tree"}};
 
 struct Tree {
   std::vector<std::vector<size_t>> children;
