@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "puzzles/boolean_expressions/boolean_expressions.h"
@@ -30,6 +31,17 @@ TEST(BooleanExpressions, HaveTheirValuesByHand) {
   EXPECT_TRUE(value_of(tree(R"(["fact", 1, 0, 1])")));  // two countries in Africa
 }
 
+TEST(BooleanExpressions, RelationsByHand) {
+  const auto value = [](const char* relation, int a, int b) { return value_of({"compare", relation, false, a, b}); };
+  for (const auto& [relation, less, equal, greater] :
+       {std::tuple("<", true, false, false), std::tuple("<=", true, true, false), std::tuple(">", false, false, true),
+        std::tuple(">=", false, true, true), std::tuple("==", false, true, false), std::tuple("!=", true, false, true)}) {
+    EXPECT_EQ(value(relation, -3, 2), less) << relation;
+    EXPECT_EQ(value(relation, 2, 2), equal) << relation;
+    EXPECT_EQ(value(relation, 2, -3), greater) << relation;
+  }
+}
+
 TEST(BooleanExpressions, AreWrittenInBothLanguages) {
   const nlohmann::json one = tree(R"(["and", ["not", 2, ["fact", 0, 1, 1]], ["compare", ">=", true, ["-", -3, ["/", 1, -2]], 4]])");
   EXPECT_EQ(expression_of(one, Language::kEnglish), "(not not (Tokyo is the capital of Japan)) and (((-3) - (1 / (-2))) is at least (4))");
@@ -38,8 +50,8 @@ TEST(BooleanExpressions, AreWrittenInBothLanguages) {
 
 TEST(BooleanExpressions, WhatIsNoTreeIsRefused) {
   for (const char* bad : {"[]", "1", "\"x\"", R"(["xor", true, true])", R"(["not", 0, true])", R"(["compare", "<", 1, 2, 3])",
-                          R"(["compare", "<", false, ["/", 1, 0], 3])", R"(["compare", "<>", false, 1, 3])", R"(["fact", 9, 0, 0])",
-                          R"(["fact", 0, 0, 5000])", R"(["and", true, 7])"})
+                          R"(["compare", "<", false, ["/", 1, 0], 3])", R"(["compare", "<>", false, 1, 3])",
+                          R"(["compare", "+", false, 1, 3])", R"(["fact", 9, 0, 0])", R"(["fact", 0, 0, 5000])", R"(["and", true, 7])"})
     EXPECT_THROW(value_of(tree(bad)), Error) << bad;
 }
 
