@@ -6,25 +6,45 @@
 
 #include "base/error.h"
 #include "base/text/text.h"
+#include "puzzles/boolean_expressions/boolean_expressions.h"
+#include "puzzles/buggy_tables/buggy_tables.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
+#include "puzzles/dyck_language_reasoning_errors/dyck_language_reasoning_errors.h"
 #include "puzzles/futoshiki/futoshiki.h"
+#include "puzzles/goods_exchange/goods_exchange.h"
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/object_counting/object_counting.h"
+#include "puzzles/object_properties/object_properties.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
+#include "puzzles/space_reasoning/space_reasoning.h"
+#include "puzzles/space_reasoning_tree/space_reasoning_tree.h"
 #include "puzzles/sudoku/sudoku.h"
+#include "puzzles/time_sequence/time_sequence.h"
+#include "puzzles/web_of_lies/web_of_lies.h"
 
 namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
-      &dyck_language::kTask,         //
-      &dyck_language_errors::kTask,  //
-      &futoshiki::kTask,             //
-      &kukurasu::kTask,              //
-      &mathador::kTask,              //
-      &skyscraper_puzzle::kTask,     //
-      &sudoku::kTask,                //
+      &boolean_expressions::kTask,             //
+      &buggy_tables::kTask,                    //
+      &dyck_language::kTask,                   //
+      &dyck_language_errors::kTask,            //
+      &dyck_language_reasoning_errors::kTask,  //
+      &futoshiki::kTask,                       //
+      &goods_exchange::kTask,                  //
+      &kukurasu::kTask,                        //
+      &mathador::kTask,                        //
+      &object_counting::kTask,                 //
+      &object_properties::kTask,               //
+      &skyscraper_puzzle::kTask,               //
+      &space_reasoning::kTask,                 //
+      &space_reasoning_tree::kTask,            //
+      &sudoku::kTask,                          //
+      &time_sequence::kTask,                   //
+      &web_of_lies::kTask,                     //
   };
   return kAll;
 }

@@ -49,6 +49,24 @@ TEST(PuzzleMaker, SaysWhenThereAreNoMore) {
   }
 }
 
+// What public verifiers read stands in the language of the prompt, and the verdict does not depend on it.
+TEST(PuzzleRecords, AreToldInTheLanguageOfThePrompt) {
+  for (const char* key : {"goods_exchange", "space_reasoning", "space_reasoning_tree", "web_of_lies"}) {
+    const TaskEntry& task = task_named(key);
+    const KnobValues knobs = at_level(task.knobs, 2);
+    const MadePuzzle made = make_puzzle(task, knobs, 5, 9).value();
+    const nlohmann::ordered_json record = to_record(made, {&task, knobs, 2, 5, Language::kChinese});
+    const std::string solution = record["solution"];
+    EXPECT_EQ(solution.find_first_of("abcdefghijklmnopqrstuvwxyz"), std::string::npos) << key << ": " << solution;
+    const ReadRecord read = read_record(record.dump(), "file:1");
+    EXPECT_TRUE(task.verify(read.given, solution).accepted()) << key;
+    EXPECT_TRUE(task.verify(read.given, made.puzzle.solution).accepted()) << key;
+    if (read.given.contains("owns_after")) {
+      EXPECT_EQ(read.given["owns_after"], solution);
+    }
+  }
+}
+
 TEST(PuzzleRecords, ComeBackAndAreChecked) {
   for (const TaskEntry* task : tasks()) {
     const KnobValues knobs = at_level(task->knobs, 2);

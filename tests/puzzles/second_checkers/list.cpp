@@ -14,13 +14,23 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
-    {"dyck_language", plain_dyck},                //
-    {"dyck_language_errors", plain_dyck_errors},  //
-    {"futoshiki", plain_futoshiki},               //
-    {"kukurasu", plain_kukurasu},                 //
-    {"mathador", plain_mathador},                 //
-    {"skyscraper_puzzle", plain_skyscrapers},     //
-    {"sudoku", plain_sudoku},                     //
+    {"boolean_expressions", plain_boolean_expressions},                        //
+    {"buggy_tables", plain_buggy_tables},                                      //
+    {"dyck_language", plain_dyck},                                             //
+    {"dyck_language_errors", plain_dyck_errors},                               //
+    {"dyck_language_reasoning_errors", plain_dyck_language_reasoning_errors},  //
+    {"futoshiki", plain_futoshiki},                                            //
+    {"goods_exchange", plain_goods_exchange},                                  //
+    {"kukurasu", plain_kukurasu},                                              //
+    {"mathador", plain_mathador},                                              //
+    {"object_counting", plain_object_counting},                                //
+    {"object_properties", plain_object_properties},                            //
+    {"skyscraper_puzzle", plain_skyscrapers},                                  //
+    {"space_reasoning", plain_space_reasoning},                                //
+    {"space_reasoning_tree", plain_space_reasoning_tree},                      //
+    {"sudoku", plain_sudoku},                                                  //
+    {"time_sequence", plain_time_sequence},                                    //
+    {"web_of_lies", plain_web_of_lies},                                        //
 };
 
 }  // namespace

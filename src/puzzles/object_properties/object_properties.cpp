@@ -1,0 +1,182 @@
+#include "puzzles/object_properties/object_properties.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "puzzles/engine/given.h"
+#include "puzzles/engine/literal.h"
+
+namespace longhaul::puzzles::object_properties {
+namespace {
+
+constexpr size_t kMostItems = 100, kMostChanges = 30, kLargestCollection = 3000;
+constexpr Knob kKnobs[] = {{"items", 4, kMostItems, 10, 40, "items at the beginning"},
+                           {"values", 2, kValues, 3, 10, "values that a property may have"},
+                           {"changes", 1, kMostChanges, 2, 8, "changes of the collection"},
+                           {"terms", 1, kProperties, 2, 5, "properties that the question names"}};
+
+// What the values after the first set on an item.
+void set_values(Item& item, const ChangeKind& kind, const Change& change) {
+  for (size_t i = 1; i < kind.values.size(); ++i) item[kind.values[i]] = change.values[i];
+}
+
+uint8_t random_value(const KnobValues& knobs, Draw& draw) {
+  return static_cast<uint8_t>(draw.below(static_cast<uint64_t>(knobs["values"])));
+}
+
+// Another value than `old`.
+uint8_t other_value(uint8_t old, const KnobValues& knobs, Draw& draw) {
+  const auto count = static_cast<uint64_t>(knobs["values"]);
+  return static_cast<uint8_t>((old + 1 + draw.below(count - 1)) % count);
+}
+
+// The first value is one that some item has; a value that replaces one of the same property is another.
+Change random_change(const std::vector<Item>& items, const KnobValues& knobs, Draw& draw) {
+  Change change{.kind = draw.below(change_kinds().size())};
+  const std::vector<Property>& kinds = change_kinds()[change.kind].values;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    if (i == 0) {
+      change.values.push_back(items[draw.below(items.size())][kinds[0]]);
+    } else {
+      change.values.push_back(kinds[i] == kinds[0] ? other_value(change.values[0], knobs, draw) : random_value(knobs, draw));
+    }
+  }
+  return change;
+}
+
+int64_t count_of(const Given& puzzle) {
+  std::vector<Item> items = puzzle.items;
+  for (const Change& change : puzzle.changes) {
+    items = changed(items, change, puzzle.items);
+    if (items.size() > kLargestCollection) refuse_given(kTask.key, fmt::format("changes that make at most {} items", kLargestCollection));
+  }
+  return std::ranges::count_if(items, [&](const Item& item) {
+    return std::ranges::any_of(puzzle.question, [&](const auto& term) { return item[term.first] == term.second; });
+  });
+}
+
+nlohmann::json json_of(const Given& puzzle) {
+  nlohmann::json given = {
+      {"items", puzzle.items}, {"in_runs", puzzle.in_runs}, {"changes", nlohmann::json::array()}, {"question", puzzle.question}};
+  for (const Change& change : puzzle.changes) {
+    nlohmann::json json = {change_kinds()[change.kind].name};
+    for (const uint8_t value : change.values) json.push_back(value);
+    given["changes"].push_back(std::move(json));
+  }
+  return given;
+}
+
+std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
+  Given puzzle{.items = std::vector<Item>(static_cast<size_t>(knobs["items"])), .in_runs = draw.below(kProperties)};
+  for (Item& item : puzzle.items) {
+    for (uint8_t& value : item) value = random_value(knobs, draw);
+  }
+  for (size_t i = 0; i < puzzle.items.size();) {  // runs of one to four, each of another value than the one before
+    const uint8_t value = i == 0 ? random_value(knobs, draw) : other_value(puzzle.items[i - 1][puzzle.in_runs], knobs, draw);
+    for (int64_t run = draw.between(1, 4); run > 0 && i < puzzle.items.size(); --run) puzzle.items[i++][puzzle.in_runs] = value;
+  }
+  std::vector<Item> items = puzzle.items;
+  for (int64_t i = 0; i < knobs["changes"]; ++i) {
+    puzzle.changes.push_back(random_change(items, knobs, draw));
+    items = changed(items, puzzle.changes.back(), puzzle.items);
+    if (items.empty() || items.size() > kLargestCollection) return std::nullopt;
+  }
+  std::array<size_t, kProperties> asked{};
+  std::iota(asked.begin(), asked.end(), 0);
+  draw.shuffle(asked);
+  for (size_t i = 0; i < static_cast<size_t>(knobs["terms"]); ++i)
+    puzzle.question.emplace_back(asked[i], items[draw.below(items.size())][asked[i]]);
+  return Puzzle{.given = json_of(puzzle), .solution = std::to_string(count_of(puzzle))};
+}
+
+Verdict verify(const nlohmann::json& given, std::string_view payload) {
+  const int64_t wanted = count_of(read_given(given));
+  const std::optional<int64_t> answer = read_grouped_integer(payload);
+  if (!answer) return {VerdictCode::kUnreadable, "no whole number"};
+  if (*answer != wanted) return {VerdictCode::kRuleBroken, fmt::format("{} is not the number of such items", *answer)};
+  return {};
+}
+
+std::string canonical(const nlohmann::json& given) {
+  std::vector<std::string> items, terms;  // whose order makes no other puzzle
+  for (const nlohmann::json& item : given.at("items")) items.push_back(item.dump());
+  for (const nlohmann::json& term : given.at("question")) terms.push_back(term.dump());
+  std::ranges::sort(items);
+  std::ranges::sort(terms);
+  return fmt::format("{}\n{}\n{}", fmt::join(items, ""), given.at("changes").dump(), fmt::join(terms, ""));
+}
+
+uint8_t read_value(const nlohmann::json& json) {
+  return static_cast<uint8_t>(integer_of(json, 0, static_cast<int64_t>(kValues) - 1, "a value of a property", kTask.key));
+}
+
+}  // namespace
+
+std::vector<Item> changed(const std::vector<Item>& items, const Change& change, const std::vector<Item>& first) {
+  const ChangeKind& kind = change_kinds()[change.kind];
+  std::set<std::pair<uint8_t, uint8_t>> pairs;
+  for (const Item& item : first) pairs.emplace(item[kSmell], item[kColour]);
+  std::vector<Item> after, added;
+  for (const Item& item : items) {
+    const bool chosen = kind.values.empty() ? !pairs.contains({item[kSmell], item[kColour]}) : item[kind.values[0]] == change.values[0];
+    if (!chosen) {
+      after.push_back(item);
+      continue;
+    }
+    Item other = item;
+    set_values(other, kind, change);
+    if (kind.name == "lose") continue;
+    if (kind.name == "split") {  // the one changes its size, the other its colour
+      Item same_size = item;
+      same_size[kColour] = change.values[2];
+      other[kColour] = item[kColour];
+      after.push_back(other);
+      added.push_back(same_size);
+    } else if (kind.name == "copy" || kind.name == "twin" || kind.name == "add_new_pairs") {
+      after.push_back(item);
+      added.push_back(other);
+    } else {
+      after.push_back(other);
+    }
+  }
+  after.insert(after.end(), added.begin(), added.end());
+  return after;
+}
+
+Given read_given(const nlohmann::json& given) {
+  Given puzzle;
+  for (const nlohmann::json& json : list_of(member_of(given, "items", kTask.key), 1, kMostItems, "\"items\"", kTask.key)) {
+    list_of(json, kProperties, kProperties, "an item", kTask.key);
+    Item& item = puzzle.items.emplace_back();
+    for (size_t i = 0; i < kProperties; ++i) item[i] = read_value(json[i]);
+  }
+  constexpr int64_t kLast = static_cast<int64_t>(kProperties) - 1;
+  puzzle.in_runs = static_cast<size_t>(integer_of(member_of(given, "in_runs", kTask.key), 0, kLast, "\"in_runs\"", kTask.key));
+  for (const nlohmann::json& json : list_of(member_of(given, "changes", kTask.key), 0, kMostChanges, "\"changes\"", kTask.key)) {
+    list_of(json, 1, kProperties + 2, "a change", kTask.key);
+    const auto kind = std::ranges::find(change_kinds(), text_of(json[0], "the kind of a change", kTask.key), &ChangeKind::name);
+    if (kind == change_kinds().end() || json.size() != kind->values.size() + 1)
+      refuse_given(kTask.key, "changes that there are, with their values");
+    Change change{.kind = static_cast<size_t>(kind - change_kinds().begin())};
+    for (size_t i = 1; i < json.size(); ++i) change.values.push_back(read_value(json[i]));
+    puzzle.changes.push_back(std::move(change));
+  }
+  for (const nlohmann::json& json : list_of(member_of(given, "question", kTask.key), 1, kProperties, "\"question\"", kTask.key)) {
+    list_of(json, 2, 2, "a term of the question", kTask.key);
+    puzzle.question.emplace_back(integer_of(json[0], 0, kLast, "a property", kTask.key), read_value(json[1]));
+  }
+  return puzzle;
+}
+
+const TaskEntry kTask = {.key = "object_properties",
+                         .title = "Count items of a collection that changes",
+                         .uniqueness = Uniqueness::kComputed,
+                         .knobs = kKnobs,
+                         .generate = generate,
+                         .prompt = prompt,
+                         .verify = verify,
+                         .count_solutions = nullptr,
+                         .canonical = canonical};
+
+}  // namespace longhaul::puzzles::object_properties
