@@ -47,6 +47,8 @@ struct TaskEntry {
   SolutionCount (*count_solutions)(const nlohmann::json& given, int64_t limit, SearchBudget& budget);
   // The same text for puzzles that are one puzzle under the symmetries of the task.
   std::string (*canonical)(const nlohmann::json& given);
+  // The `given` of a public record, where that needs more than the record's metadata: some of it stands in the question alone. Null: metadata is the given.
+  nlohmann::json (*from_reference)(const nlohmann::json& metadata, std::string_view question) = nullptr;
 };
 
 }  // namespace longhaul::puzzles

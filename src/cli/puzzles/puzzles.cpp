@@ -11,6 +11,7 @@ void add_puzzles(Command& program) {
   add_puzzles_list(group);
   add_puzzles_show(group);
   add_puzzles_generate(group);
+  add_puzzles_convert(group);
   add_puzzles_verify(group);
 }
 

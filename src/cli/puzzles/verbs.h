@@ -8,6 +8,7 @@ namespace longhaul::cli {
 void add_puzzles_list(Command& group);
 void add_puzzles_show(Command& group);
 void add_puzzles_generate(Command& group);
+void add_puzzles_convert(Command& group);
 void add_puzzles_verify(Command& group);
 
 }  // namespace longhaul::cli
