@@ -83,7 +83,8 @@ nlohmann::ordered_json game_data(const nlohmann::json& row, const std::string& w
     refuse_record(where, "\"extra_info\" with \"game_data_str\", a text");
   const std::string text = extra["game_data_str"].get<std::string>();
   const nlohmann::json game = parse_json(text, where + ", game_data_str", kRecordRules);
-  if (!game.is_object() || !game.contains("metadata")) refuse_record(where + ", game_data_str", "an object with \"metadata\"");
+  if (!game.is_object() || !game.contains("metadata") || !game["metadata"].is_object())
+    refuse_record(where + ", game_data_str", "an object with \"metadata\", an object");
   if (game.contains("question") && !game["question"].is_string()) refuse_record(where + ", game_data_str", "\"question\": a text");
   return nlohmann::ordered_json::parse(text);
 }
@@ -160,8 +161,7 @@ ReadRecord read_row(const nlohmann::json& row, const std::string& where) {
   read.task = &task_of_row(row["data_source"].get<std::string>(), where);
   const nlohmann::ordered_json game = game_data(row, where);
   try {
-    read.given = game["metadata"];
-    if (read.task->from_reference != nullptr) read.given = read.task->from_reference(read.given, game.value("question", ""));
+    read.given = read.task->from_reference != nullptr ? read.task->from_reference(game) : nlohmann::json(game["metadata"]);
   } catch (const Error& error) {
     ErrorFields fields = error.fields();
     fields.where = where + (fields.where.empty() ? "" : ", " + fields.where);

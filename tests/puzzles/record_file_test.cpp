@@ -140,6 +140,7 @@ TEST(PuzzleFiles, ThatAreBadAreRefusedWithTheRow) {
   EXPECT_THAT(refusal(changed("extra_info", "text")), HasSubstr("extra_info"));
   EXPECT_THAT(refusal(changed("extra_info", {{"index", 1}})), HasSubstr("game_data_str"));
   EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"question\": \"\"}"}})), HasSubstr("metadata"));
+  EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"metadata\": []}"}})), HasSubstr("metadata"));
   EXPECT_THAT(refusal(changed("extra_info", {{"game_data_str", "{\"metadata\": {}, \"question\": 1}"}})), HasSubstr("question"));
   EXPECT_THAT(refusal(changed("level", 11)), HasSubstr("level"));
   EXPECT_THAT(refusal(changed("level", "3")), HasSubstr("level"));
@@ -220,12 +221,16 @@ TEST(PuzzleFiles, OfOtherEndingsAreRefusedAndParquetSaysWhatItNeeds) {
 
 TEST(PuzzleFiles, ReadNumbersOfPublicQuestions) {
   const TaskEntry& task = task_named("futoshiki");
-  const auto metadata = nlohmann::json::parse(R"({"grid_size": 3, "prefilled_coords": [[1, 1], [0, 2]], "constraints": []})");
+  const auto given_of = [&](const std::string& question) {
+    nlohmann::json object = {{"question", question}};
+    object["metadata"] = nlohmann::json::parse(R"({"grid_size": 3, "prefilled_coords": [[1, 1], [0, 2]], "constraints": []})");
+    return task.from_reference(object);
+  };
   const auto grid = nlohmann::json::parse(R"([["X", "X", 1], ["X", 2, "X"], ["X", "X", "X"]])");
-  EXPECT_EQ(task.from_reference(metadata, "Current puzzle:\nX X 1\nX 2 X\nX X X\n\nInequalities")["grid"], grid);
-  EXPECT_EQ(task.from_reference(metadata, "Current puzzle:\n[['X', 'X', 1],\n ['X', 2, 'X'],\n ['X', 'X', 'X']]\n")["grid"], grid);
+  EXPECT_EQ(given_of("Current puzzle:\nX X 1\nX 2 X\nX X X\n\nInequalities")["grid"], grid);
+  EXPECT_EQ(given_of("Current puzzle:\n[['X', 'X', 1],\n ['X', 2, 'X'],\n ['X', 'X', 'X']]\n")["grid"], grid);
   for (const char* bad : {"X X 1", "Current puzzle:\nX X 1\nX X 2\nX X X", "Current puzzle:\nX X 1\n"})
-    EXPECT_EQ(error_of([&] { task.from_reference(metadata, bad); }).code(), ExitCode::kData) << bad;
+    EXPECT_EQ(error_of([&] { given_of(bad); }).code(), ExitCode::kData) << bad;
 }
 
 }  // namespace

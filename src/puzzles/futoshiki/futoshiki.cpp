@@ -214,8 +214,10 @@ std::vector<std::string> words_of(std::string_view line) {
 }
 
 // Public data give the numbers in the question alone: lines of numbers and X after "Current puzzle:".
-nlohmann::json from_reference(const nlohmann::json& metadata, std::string_view question) {
-  if (!metadata.is_object() || metadata.contains("grid")) return metadata;
+nlohmann::json from_reference(const nlohmann::json& object) {
+  const nlohmann::json& metadata = object.at("metadata");
+  if (metadata.contains("grid")) return metadata;
+  const std::string question = object.value("question", "");
   constexpr std::string_view kHeader = "Current puzzle:";
   const size_t header = question.find(kHeader);
   const bool has_side = metadata.contains("grid_size") && metadata["grid_size"].is_number_integer();
@@ -223,7 +225,7 @@ nlohmann::json from_reference(const nlohmann::json& metadata, std::string_view q
     refuse_given(kTask.key, fmt::format("\"grid\", or \"grid_size\" and a question with the line \"{}\"", kHeader));
   const auto side = metadata["grid_size"].get<int64_t>();
   nlohmann::json grid = nlohmann::json::array(), given = nlohmann::json::array();
-  std::string_view rest = question.substr(header + kHeader.size());
+  std::string_view rest = std::string_view(question).substr(header + kHeader.size());
   while (!rest.empty() && static_cast<int64_t>(grid.size()) < side) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
