@@ -82,7 +82,10 @@ nlohmann::json number_of(const arrow::Array& array, int64_t row) {
 nlohmann::json structure_of(const arrow::Array& array, int64_t row) {
   const auto& structure = static_cast<const arrow::StructArray&>(array);
   nlohmann::json object = nlohmann::json::object();
-  for (int i = 0; i < structure.num_fields(); ++i) object[structure.type()->field(i)->name()] = cell_of(*structure.field(i), row);
+  for (int i = 0; i < structure.num_fields(); ++i) {
+    nlohmann::json cell = cell_of(*structure.field(i), row);
+    if (!cell.is_null()) object[structure.type()->field(i)->name()] = std::move(cell);  // nothing and a missing field are one
+  }
   return object;
 }
 
@@ -135,13 +138,14 @@ void require_columns(const std::filesystem::path& path, const arrow::Schema& sch
 std::shared_ptr<arrow::Schema> schema_of_rows() {
   using arrow::field;
   const auto text = arrow::utf8(), number = arrow::int64(), natural = arrow::uint64();
-  return arrow::schema({field("data_source", text),
-                        field("prompt", arrow::list(arrow::struct_({field("role", text), field("content", text)}))), field("ability", text),
-                        field("reward_model", arrow::struct_({field("answer", text), field("solution", text), field("style", text)})),
-                        field("extra_info", arrow::struct_({field("game_data_str", text), field("index", number)})),
-                        field("task_version", number), field("level", number), field("knobs", text), field("seed", natural),
-                        field("index", natural), field("lang", text), field("template", number), field("solution", text),
-                        field("n_solutions", number), field("payload_hash", text)});
+  return arrow::schema(
+      {field("data_source", text), field("prompt", arrow::list(arrow::struct_({field("role", text), field("content", text)}))),
+       field("ability", text),
+       field("reward_model",
+             arrow::struct_({field("answer", text), field("ground_truth", text), field("solution", text), field("style", text)})),
+       field("extra_info", arrow::struct_({field("game_data_str", text), field("index", number)})), field("task_version", number),
+       field("level", number), field("knobs", text), field("seed", natural), field("index", natural), field("lang", text),
+       field("template", number), field("solution", text), field("n_solutions", number), field("payload_hash", text)});
 }
 
 void require_ok(const arrow::Status& status) {

@@ -120,7 +120,7 @@ nlohmann::ordered_json to_record(const MadePuzzle& made, const RecordOf& of) {
   return {{"data_source", (of.seed & kValidationSeeds) != 0 ? "val/" + std::string(of.task->key) : std::string(of.task->key)},
           {"prompt", {{{"role", "user"}, {"content", question}}}},
           {"ability", "logic"},
-          {"reward_model", {{"answer", ""}, {"solution", ""}, {"style", "rule"}}},
+          {"reward_model", {{"answer", ""}, {"ground_truth", made.puzzle.solution}, {"solution", ""}, {"style", "rule"}}},
           {"extra_info", {{"game_data_str", game.dump()}, {"index", made.index}}},
           {"task_version", of.task->version},
           {"level", of.level},
@@ -145,6 +145,10 @@ ReadRecord read_record(const std::string& line, const std::string& where, const 
                  .where = where,
                  .hint = "say which task it is: --task KEY"});
   return read_row(row_of_generator(object, line, *of_generator), where);
+}
+
+ReadRecord read_game(std::string_view data_source, const std::string& game_data_str, const std::string& where) {
+  return read_row({{"data_source", data_source}, {"extra_info", {{"game_data_str", game_data_str}}}}, where);
 }
 
 ReadRecord read_row(const nlohmann::json& row, const std::string& where) {

@@ -34,6 +34,8 @@ struct ReadRecord {
 // does.
 ReadRecord read_record(const std::string& line, const std::string& where, const TaskEntry* of_generator = nullptr);
 ReadRecord read_row(const nlohmann::json& row, const std::string& where);
+// Of its two parts: the key of the task, and what `game_data_str` holds.
+ReadRecord read_game(std::string_view data_source, const std::string& game_data_str, const std::string& where);
 // The object that a public generator would have written: question, answer, difficulty, metadata,
 // gpt_response.
 nlohmann::ordered_json generator_object(const ReadRecord& record);

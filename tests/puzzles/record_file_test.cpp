@@ -62,6 +62,10 @@ TEST(PuzzleFiles, HoldTheSameRowsInBothFormats) {
     for (size_t i = 0; i < rows.size(); ++i) {
       EXPECT_EQ(read[i].columns.dump(), rows[i].dump()) << name;  // with the columns in their order
       EXPECT_EQ(read[i].answer, rows[i]["solution"].get<std::string>());
+      EXPECT_EQ(read[i].columns["reward_model"]["ground_truth"], rows[i]["solution"]);
+      const ReadRecord game = read_game(rows[i]["data_source"].get<std::string>(), rows[i]["extra_info"]["game_data_str"], "row");
+      EXPECT_EQ(game.given, read[i].given);
+      EXPECT_EQ(game.task, read[i].task);
       EXPECT_TRUE(read[i].task->verify(read[i].given, read[i].answer).accepted()) << rows[i].dump();
     }
   }
