@@ -11,7 +11,8 @@ namespace longhaul::puzzles {
 namespace {
 
 constexpr uint64_t kMostAttempts = 1000;
-constexpr int64_t kAtOnce = 256;  // indexes between two looks at what is double
+constexpr int64_t kMostAtOnce = 256;  // indexes between two looks at what is double
+constexpr int64_t kMostWithout = 1024;
 
 }  // namespace
 
@@ -29,17 +30,22 @@ std::optional<MadePuzzle> make_puzzle(const TaskEntry& task, const KnobValues& k
 }
 
 std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, const std::function<void(int64_t made)>& progress) {
+  KnownPuzzles known;
+  return make_puzzles(request, known, progress);
+}
+
+std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, KnownPuzzles& known, const std::function<void(int64_t made)>& progress) {
   std::vector<MadePuzzle> all;
-  std::unordered_set<uint64_t> own;
-  std::unordered_set<uint64_t>& known = request.known != nullptr ? *request.known : own;
   int64_t without = 0;  // indexes one after the other that gave nothing new
-  for (int64_t first = request.first_index; static_cast<int64_t>(all.size()) < request.count; first += kAtOnce) {
+  for (int64_t first = request.first_index; static_cast<int64_t>(all.size()) < request.count;) {
     throw_if_stop_requested("making puzzles");
-    std::vector<std::optional<MadePuzzle>> made(static_cast<size_t>(kAtOnce));
-    parallel_for(0, kAtOnce, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        made[static_cast<size_t>(i)] = make_puzzle(*request.task, request.knobs, request.seed, first + i);
+    // A few more than are missing, in the places of those that will be double; never a matter of threads, so that an error is not one either.
+    const int64_t missing = request.count - static_cast<int64_t>(all.size()), at_once = std::min(missing + missing / 8 + 2, kMostAtOnce);
+    std::vector<std::optional<MadePuzzle>> made(static_cast<size_t>(at_once));
+    parallel_items(at_once, threads(), [&](const auto& each) {
+      each([&](int64_t i) { made[static_cast<size_t>(i)] = make_puzzle(*request.task, request.knobs, request.seed, first + i); });
     });
+    first += at_once;
     for (std::optional<MadePuzzle>& one : made) {
       if (static_cast<int64_t>(all.size()) == request.count) break;
       if (!one || !known.insert(one->hash).second) {
@@ -50,7 +56,7 @@ std::vector<MadePuzzle> make_puzzles(const MakeRequest& request, const std::func
       all.push_back(std::move(*one));
     }
     if (progress) progress(static_cast<int64_t>(all.size()));
-    if (without >= 4 * kAtOnce)
+    if (without >= kMostWithout)
       throw Error({.code = ExitCode::kUsage,
                    .what = fmt::format("{} has no more different puzzles with these knobs", request.task->key),
                    .expected = fmt::format("{} of them", request.count),

@@ -1,6 +1,9 @@
-// Puzzles as lines of JSON: the columns that public training sets of these tasks have (data_source, prompt, ability, reward_model, extra_info with game_data_str), so
-// that their tools read ours, and beside them what makes each puzzle again: task_version, level, knobs, seed, index, language, template. docs/puzzles.md
-// lists them. Lines that lack ours are read too; what is wrong in a line is a kData error that names it.
+// Puzzles as rows of a data set: the columns that public training sets of these tasks have (data_source,
+// prompt, ability, reward_model, extra_info with game_data_str), so that their tools read ours, and beside
+// them what makes each puzzle again: task_version, level, knobs, seed, index, language, template.
+// docs/puzzles.md lists them. Rows that lack ours are read too, and so are the objects that public generators
+// write (question, answer, metadata). What is wrong in a row is a kData error that names it;
+// puzzles/record_file.h reads and writes files of them.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +27,19 @@ nlohmann::ordered_json to_record(const MadePuzzle& made, const RecordOf& of);
 
 struct ReadRecord {
   const TaskEntry* task = nullptr;
-  nlohmann::json given;
+  nlohmann::json given;            // as the verifier of the task reads it
+  std::string answer;              // that the row holds; empty: none
+  nlohmann::ordered_json columns;  // all that we know of, in their order; those of ours that the row lacks are missing
 };
-ReadRecord read_record(const std::string& line, const std::string& where);
+// A line of JSON: a row, or what a public generator writes, which does not tell its task: then `of_generator`
+// does.
+ReadRecord read_record(const std::string& line, const std::string& where, const TaskEntry* of_generator = nullptr);
+ReadRecord read_row(const nlohmann::json& row, const std::string& where);
 // Of its two parts: the key of the task, and what `game_data_str` holds.
 ReadRecord read_game(std::string_view data_source, const std::string& game_data_str, const std::string& where);
+// The object that a public generator would have written: question, answer, difficulty, metadata,
+// gpt_response.
+nlohmann::ordered_json generator_object(const ReadRecord& record);
 // On all that was answered to it, tags included.
 Verdict verdict_on(const ReadRecord& record, std::string_view response);
 

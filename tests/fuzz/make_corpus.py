@@ -10,6 +10,7 @@ import json
 import pathlib
 import shutil
 import struct
+import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -102,6 +103,16 @@ def make_published():
         shutil.copyfile(ROOT / "tests/golden/tables" / table, corpus("table") / table)
 
 
+def make_puzzle_records():
+    """Of every task a row as we write it, and what a public generator would have written (puzzle_record_fuzz.cpp); needs the program."""
+    program, folder = ROOT / "build/release/longhaul", corpus("puzzle_record")
+    run = lambda *words: subprocess.run([program, "puzzles", *words, "--json"], check=True, capture_output=True, text=True).stdout
+    for task in json.loads(run("list")):
+        row = run("show", task["key"], "--level", "1").strip()
+        (folder / f"{task['key']}-row").write_text("\n" + row + "\n")
+        (folder / f"{task['key']}-generator").write_text(f"{task['key']}\n" + json.loads(row)["extra_info"]["game_data_str"] + "\n")
+
+
 def main():
     folder = corpus("tokenizer_json")
     for case in json.loads((ROOT / "tests/golden/tokenizer_golden.json").read_text())["cases"]:
@@ -116,6 +127,7 @@ def main():
     make_token_files()
     make_control_messages()
     make_published()
+    make_puzzle_records()
 
 
 if __name__ == "__main__":

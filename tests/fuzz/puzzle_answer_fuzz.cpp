@@ -1,5 +1,6 @@
-// Fuzz target of answers to puzzles: any text as a model's whole response, and as the payload of a puzzle of every task. Nothing throws, and without a pair of
-// tags there is no payload.
+// Fuzz target of answers to puzzles: any text as a model's whole response, and as the payload of puzzles of
+// every task. Nothing throws, without a pair of tags there is no payload, and a reward needs the format and
+// an accepted answer.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,22 +9,30 @@
 
 #include "puzzles/engine/answer.h"
 #include "puzzles/maker.h"
+#include "puzzles/records.h"
+#include "puzzles/score.h"
 #include "puzzles/tasks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longhaul::puzzles;
-  static const std::vector<MadePuzzle> made = [] {
-    std::vector<MadePuzzle> all;
-    for (const TaskEntry* task : tasks()) all.push_back(make_puzzle(*task, at_level(task->knobs, 2), 1, 0).value());
+  static const std::vector<ReadRecord> records = [] {
+    std::vector<ReadRecord> all;
+    for (const TaskEntry* task : tasks()) {
+      for (const int64_t level : {0, 5}) {
+        if (auto made = make_puzzle(*task, at_level(task->knobs, level), 1, 0)) all.push_back({.task = task, .given = made->puzzle.given});
+      }
+    }
     return all;
   }();
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto payload = payload_of(text);
   if (payload && text.find("</answer>") == std::string::npos) std::abort();
-  has_strict_format(text);
-  for (size_t i = 0; i < made.size(); ++i) {
-    tasks()[i]->verify(made[i].puzzle.given, text);
-    if (payload) tasks()[i]->verify(made[i].puzzle.given, *payload);
+  for (const ReadRecord& record : records) {
+    record.task->verify(record.given, text);
+    const Verdict verdict = verdict_on(record, text);
+    if (verdict.accepted() && !payload) std::abort();
+    const Score score = score_of(text, verdict);
+    if ((score.reward() == 1) != (score.cascade() == 1)) std::abort();
   }
   return 0;
 }

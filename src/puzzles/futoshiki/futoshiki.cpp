@@ -6,6 +6,7 @@
 
 #include "puzzles/engine/given.h"
 #include "puzzles/engine/latin.h"
+#include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::futoshiki {
 namespace {
@@ -198,6 +199,55 @@ std::string canonical(const nlohmann::json& given) {
   return least;
 }
 
+// The words between blanks, commas and brackets.
+std::vector<std::string> words_of(std::string_view line) {
+  std::vector<std::string> words(1);
+  for (const char c : line) {
+    if (std::string_view(" \t\r,[]|'\"").find(c) == std::string_view::npos) {
+      words.back() += c;
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  if (words.back().empty()) words.pop_back();
+  return words;
+}
+
+// Public data give the numbers in the question alone: lines of numbers and X after "Current puzzle:".
+nlohmann::json from_reference(const nlohmann::json& object) {
+  const nlohmann::json& metadata = object.at("metadata");
+  if (metadata.contains("grid")) return metadata;
+  const std::string question = object.value("question", "");
+  constexpr std::string_view kHeader = "Current puzzle:";
+  const size_t header = question.find(kHeader);
+  const bool has_side = metadata.contains("grid_size") && metadata["grid_size"].is_number_integer();
+  if (header == std::string_view::npos || !has_side)
+    refuse_given(kTask.key, fmt::format("\"grid\", or \"grid_size\" and a question with the line \"{}\"", kHeader));
+  const auto side = metadata["grid_size"].get<int64_t>();
+  nlohmann::json grid = nlohmann::json::array(), given = nlohmann::json::array();
+  std::string_view rest = std::string_view(question).substr(header + kHeader.size());
+  while (!rest.empty() && static_cast<int64_t>(grid.size()) < side) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    const std::vector<std::string> words = words_of(line);
+    if (words.empty()) continue;
+    nlohmann::json& row = grid.emplace_back(nlohmann::json::array());
+    for (const std::string& word : words) {
+      const std::optional<int64_t> number = read_integer(word);
+      if (number) given.push_back({grid.size() - 1, row.size()});
+      row.push_back(number ? nlohmann::json(*number) : nlohmann::json(word));
+    }
+  }
+  if (metadata.contains("prefilled_coords")) {
+    nlohmann::json told = metadata["prefilled_coords"];
+    if (told.is_array()) std::sort(told.begin(), told.end());
+    if (told != given) refuse_given(kTask.key, "numbers in the question at the places of \"prefilled_coords\"");
+  }
+  nlohmann::json whole = metadata;
+  whole["grid"] = grid;
+  return whole;
+}
+
 int64_t place_of(const nlohmann::json& json, int64_t side) {
   if (!json.is_array() || json.size() != 2 || !json[0].is_number_integer() || !json[1].is_number_integer()) return -1;
   const auto row = json[0].get<int64_t>(), column = json[1].get<int64_t>();
@@ -233,6 +283,7 @@ const TaskEntry kTask = {.key = "futoshiki",
                          .prompt = prompt,
                          .verify = verify,
                          .count_solutions = count_of_given,
-                         .canonical = canonical};
+                         .canonical = canonical,
+                         .from_reference = from_reference};
 
 }  // namespace longhaul::puzzles::futoshiki
