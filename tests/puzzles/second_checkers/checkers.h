@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "puzzles/engine/grid.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles {
@@ -15,6 +16,7 @@ using SecondChecker = bool (*)(const nlohmann::json& given, const std::string& t
 // A task without one fails the test that asks for it.
 SecondChecker second_checker_of(const TaskEntry& task);
 
+bool plain_calcudoko(const nlohmann::json& given, const std::string& text);
 bool plain_dyck(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_errors(const nlohmann::json& given, const std::string& text);
 bool plain_futoshiki(const nlohmann::json& given, const std::string& text);
@@ -27,6 +29,8 @@ bool plain_sudoku(const nlohmann::json& given, const std::string& text);
 std::vector<std::vector<std::string>> plain_rows(const std::string& text);
 // Whether every row and column, sorted, is 1, 2, … side.
 bool plain_latin(const std::vector<std::vector<std::string>>& rows, size_t side);
+// All Latin squares of that side, by trying all fillings.
+std::vector<NumberGrid> plain_latin_squares(int64_t side);
 // Whether the numbers of the board stand in the rows.
 bool plain_given(const nlohmann::json& board, const std::vector<std::vector<std::string>>& rows);
 

@@ -14,6 +14,7 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
+    {"calcudoko", plain_calcudoko},               //
     {"dyck_language", plain_dyck},                //
     {"dyck_language_errors", plain_dyck_errors},  //
     {"futoshiki", plain_futoshiki},               //
