@@ -12,8 +12,10 @@
 #include "puzzles/futoshiki/futoshiki.h"
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/numbrix/numbrix.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/sudoku/sudoku.h"
+#include "puzzles/survo/survo.h"
 
 namespace longhaul::puzzles {
 
@@ -25,8 +27,10 @@ std::span<const TaskEntry* const> tasks() {
       &futoshiki::kTask,             //
       &kukurasu::kTask,              //
       &mathador::kTask,              //
+      &numbrix::kTask,               //
       &skyscraper_puzzle::kTask,     //
       &sudoku::kTask,                //
+      &survo::kTask,                 //
   };
   return kAll;
 }

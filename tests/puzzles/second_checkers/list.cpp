@@ -20,8 +20,10 @@ constexpr Row kCheckers[] = {
     {"futoshiki", plain_futoshiki},               //
     {"kukurasu", plain_kukurasu},                 //
     {"mathador", plain_mathador},                 //
+    {"numbrix", plain_numbrix},                   //
     {"skyscraper_puzzle", plain_skyscrapers},     //
     {"sudoku", plain_sudoku},                     //
+    {"survo", plain_survo},                       //
 };
 
 }  // namespace

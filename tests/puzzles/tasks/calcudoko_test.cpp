@@ -10,12 +10,8 @@
 #include "puzzles/maker.h"
 #include "puzzles/second_checkers/checkers.h"
 
-namespace longhaul::puzzles {
+namespace longhaul::puzzles::calcudoko {
 namespace {
-
-using calcudoko::kTask;
-using calcudoko::made_of;
-using calcudoko::Sign;
 
 nlohmann::json calcudoko_by_hand() {
   return {{"grid_size", 3},
@@ -106,4 +102,4 @@ TEST(PuzzleCalcudoko, GivensAreChecked) {
 }
 
 }  // namespace
-}  // namespace longhaul::puzzles
+}  // namespace longhaul::puzzles::calcudoko
