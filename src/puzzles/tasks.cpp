@@ -6,14 +6,20 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "puzzles/arrow_maze/arrow_maze.h"
 #include "puzzles/calcudoko/calcudoko.h"
+#include "puzzles/campsite/campsite.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
 #include "puzzles/futoshiki/futoshiki.h"
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/minesweeper/minesweeper.h"
+#include "puzzles/norinori/norinori.h"
+#include "puzzles/number_wall/number_wall.h"
 #include "puzzles/numbrix/numbrix.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
+#include "puzzles/star_placement_puzzle/star_placement_puzzle.h"
 #include "puzzles/sudoku/sudoku.h"
 #include "puzzles/survo/survo.h"
 
@@ -21,16 +27,22 @@ namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
-      &calcudoko::kTask,             //
-      &dyck_language::kTask,         //
-      &dyck_language_errors::kTask,  //
-      &futoshiki::kTask,             //
-      &kukurasu::kTask,              //
-      &mathador::kTask,              //
-      &numbrix::kTask,               //
-      &skyscraper_puzzle::kTask,     //
-      &sudoku::kTask,                //
-      &survo::kTask,                 //
+      &arrow_maze::kTask,             //
+      &calcudoko::kTask,              //
+      &campsite::kTask,               //
+      &dyck_language::kTask,          //
+      &dyck_language_errors::kTask,   //
+      &futoshiki::kTask,              //
+      &kukurasu::kTask,               //
+      &mathador::kTask,               //
+      &minesweeper::kTask,            //
+      &norinori::kTask,               //
+      &number_wall::kTask,            //
+      &numbrix::kTask,                //
+      &skyscraper_puzzle::kTask,      //
+      &star_placement_puzzle::kTask,  //
+      &sudoku::kTask,                 //
+      &survo::kTask,                  //
   };
   return kAll;
 }

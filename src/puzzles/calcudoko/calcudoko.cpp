@@ -165,11 +165,9 @@ std::string canonical(const nlohmann::json& given) {
 // "(2,3)", counted from 1; -1: it is no cell of the grid.
 int64_t place_at(const nlohmann::json& json, int64_t side) {
   const std::optional<Literal> value = json.is_string() ? read_literal(json.get<std::string>()) : std::nullopt;
-  if (!value || !value->is_list() || value->items.size() != 2) return -1;
-  for (const Literal& item : value->items) {
-    if (item.kind != Literal::Kind::kInteger || item.integer < 1 || item.integer > side) return -1;
-  }
-  return (value->items[0].integer - 1) * side + value->items[1].integer - 1;
+  const auto place = value ? read_pair(*value) : std::nullopt;
+  if (!place || place->first < 1 || place->first > side || place->second < 1 || place->second > side) return -1;
+  return (place->first - 1) * side + place->second - 1;
 }
 
 Cage cage_of(const nlohmann::json& json, int64_t side) {

@@ -38,6 +38,16 @@ CellSet Neighbours::connected(int64_t from, const CellSet& within) const {
   return reached;
 }
 
+CellSet Neighbours::touching(int64_t from, const CellSet& within) const {
+  CellSet reached;
+  reached.add(from);
+  for (CellSet edge = reached; !edge.empty();) {
+    edge = (around_any(edge) & within).without(reached);
+    reached |= edge;
+  }
+  return reached;
+}
+
 bool Neighbours::is_connected(const CellSet& cells) const { return cells.empty() || connected(cells.first(), cells) == cells; }
 
 }  // namespace longhaul::puzzles

@@ -98,7 +98,8 @@ class Neighbours {
   CellSet around_any(const CellSet& cells) const;
   // What one reaches from `from`, which is one of `within`, across sides and inside `within`.
   CellSet connected(int64_t from, const CellSet& within) const;
-  bool is_connected(const CellSet& cells) const;  // an empty set is
+  CellSet touching(int64_t from, const CellSet& within) const;  // the same across sides and corners
+  bool is_connected(const CellSet& cells) const;                // an empty set is
 
  private:
   int64_t columns_;

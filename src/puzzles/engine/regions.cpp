@@ -40,6 +40,52 @@ bool moved_to_a_neighbour(NumberGrid& regions, const Neighbours& near, int64_t c
   return true;
 }
 
+bool pair_regions(NumberGrid& regions, const Neighbours& near, Draw& draw) {
+  const std::vector<CellSet> all = cells_of_regions(regions);
+  std::vector<CellSet> beside(all.size());  // regions, as places
+  for (size_t cell = 0; cell < regions.cells.size(); ++cell) {
+    if (regions.cells[cell] == kBlank) continue;
+    near.beside(static_cast<int64_t>(cell)).for_each([&](int64_t other) {
+      const int64_t region = regions.cells[static_cast<size_t>(other)];
+      if (region != kBlank && region != regions.cells[cell]) beside[static_cast<size_t>(regions.cells[cell])].add(region);
+    });
+  }
+  CellSet open;
+  for (size_t region = 0; region < all.size(); ++region) open.add(static_cast<int64_t>(region));
+  for (int64_t next = 0; !open.empty(); ++next) {  // those with the fewest ways first
+    std::vector<int64_t> order = open.cells();
+    draw.shuffle(order);
+    const int64_t one =
+        *std::ranges::min_element(order, {}, [&](int64_t region) { return (beside[static_cast<size_t>(region)] & open).count(); });
+    std::vector<int64_t> ways = (beside[static_cast<size_t>(one)] & open).cells();
+    if (ways.empty()) return false;
+    const int64_t other = draw.pick(ways);
+    open.remove(one);
+    open.remove(other);
+    (all[static_cast<size_t>(one)] | all[static_cast<size_t>(other)]).for_each([&](int64_t cell) {
+      regions.cells[static_cast<size_t>(cell)] = next;
+    });
+  }
+  return true;
+}
+
+bool narrow_regions(NumberGrid& regions, const CellSet& solution, const Neighbours& near, const SolveRegions& solve, Draw& draw) {
+  constexpr int kMostChanges = 200;
+  for (int change = 0; change < kMostChanges; ++change) {
+    SearchBudget budget{.nodes = 5'000};
+    const auto other = other_than(solution, budget, [&](SearchBudget& left, const auto& found) { solve(regions, left, found); });
+    if (other.unique()) return true;
+    if (!other.known) return false;
+    std::vector<int64_t> ways = other.solution->without(solution).cells();
+    draw.shuffle(ways);
+    const bool changed = std::ranges::any_of(ways, [&](int64_t cell) {
+      return regions.cells[static_cast<size_t>(cell)] != kBlank && moved_to_a_neighbour(regions, near, cell, draw);
+    });
+    if (!changed) return false;
+  }
+  return false;
+}
+
 std::vector<CellSet> cells_of_regions(const NumberGrid& regions) {
   std::vector<CellSet> all(static_cast<size_t>(std::ranges::max(regions.cells) + 1));
   for (size_t cell = 0; cell < regions.cells.size(); ++cell) {

@@ -16,14 +16,20 @@ using SecondChecker = bool (*)(const nlohmann::json& given, const std::string& t
 // A task without one fails the test that asks for it.
 SecondChecker second_checker_of(const TaskEntry& task);
 
+bool plain_arrow_maze(const nlohmann::json& given, const std::string& text);
 bool plain_calcudoko(const nlohmann::json& given, const std::string& text);
+bool plain_campsite(const nlohmann::json& given, const std::string& text);
 bool plain_dyck(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_errors(const nlohmann::json& given, const std::string& text);
 bool plain_futoshiki(const nlohmann::json& given, const std::string& text);
 bool plain_kukurasu(const nlohmann::json& given, const std::string& text);
 bool plain_mathador(const nlohmann::json& given, const std::string& text);
+bool plain_minesweeper(const nlohmann::json& given, const std::string& text);
+bool plain_norinori(const nlohmann::json& given, const std::string& text);
+bool plain_number_wall(const nlohmann::json& given, const std::string& text);
 bool plain_numbrix(const nlohmann::json& given, const std::string& text);
 bool plain_skyscrapers(const nlohmann::json& given, const std::string& text);
+bool plain_stars(const nlohmann::json& given, const std::string& text);
 bool plain_sudoku(const nlohmann::json& given, const std::string& text);
 bool plain_survo(const nlohmann::json& given, const std::string& text);
 

@@ -14,14 +14,20 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
+    {"arrow_maze", plain_arrow_maze},             //
     {"calcudoko", plain_calcudoko},               //
+    {"campsite", plain_campsite},                 //
     {"dyck_language", plain_dyck},                //
     {"dyck_language_errors", plain_dyck_errors},  //
     {"futoshiki", plain_futoshiki},               //
     {"kukurasu", plain_kukurasu},                 //
     {"mathador", plain_mathador},                 //
+    {"minesweeper", plain_minesweeper},           //
+    {"norinori", plain_norinori},                 //
+    {"number_wall", plain_number_wall},           //
     {"numbrix", plain_numbrix},                   //
     {"skyscraper_puzzle", plain_skyscrapers},     //
+    {"star_placement_puzzle", plain_stars},       //
     {"sudoku", plain_sudoku},                     //
     {"survo", plain_survo},                       //
 };
