@@ -6,8 +6,11 @@
 
 #include "base/error.h"
 #include "base/text/text.h"
+#include "puzzles/arrow_maze/arrow_maze.h"
 #include "puzzles/boolean_expressions/boolean_expressions.h"
 #include "puzzles/buggy_tables/buggy_tables.h"
+#include "puzzles/calcudoko/calcudoko.h"
+#include "puzzles/campsite/campsite.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
 #include "puzzles/dyck_language_reasoning_errors/dyck_language_reasoning_errors.h"
@@ -15,12 +18,18 @@
 #include "puzzles/goods_exchange/goods_exchange.h"
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/minesweeper/minesweeper.h"
+#include "puzzles/norinori/norinori.h"
+#include "puzzles/number_wall/number_wall.h"
+#include "puzzles/numbrix/numbrix.h"
 #include "puzzles/object_counting/object_counting.h"
 #include "puzzles/object_properties/object_properties.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/space_reasoning/space_reasoning.h"
 #include "puzzles/space_reasoning_tree/space_reasoning_tree.h"
+#include "puzzles/star_placement_puzzle/star_placement_puzzle.h"
 #include "puzzles/sudoku/sudoku.h"
+#include "puzzles/survo/survo.h"
 #include "puzzles/time_sequence/time_sequence.h"
 #include "puzzles/web_of_lies/web_of_lies.h"
 
@@ -28,8 +37,11 @@ namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
+      &arrow_maze::kTask,                      //
       &boolean_expressions::kTask,             //
       &buggy_tables::kTask,                    //
+      &calcudoko::kTask,                       //
+      &campsite::kTask,                        //
       &dyck_language::kTask,                   //
       &dyck_language_errors::kTask,            //
       &dyck_language_reasoning_errors::kTask,  //
@@ -37,12 +49,18 @@ std::span<const TaskEntry* const> tasks() {
       &goods_exchange::kTask,                  //
       &kukurasu::kTask,                        //
       &mathador::kTask,                        //
+      &minesweeper::kTask,                     //
+      &norinori::kTask,                        //
+      &number_wall::kTask,                     //
+      &numbrix::kTask,                         //
       &object_counting::kTask,                 //
       &object_properties::kTask,               //
       &skyscraper_puzzle::kTask,               //
       &space_reasoning::kTask,                 //
       &space_reasoning_tree::kTask,            //
+      &star_placement_puzzle::kTask,           //
       &sudoku::kTask,                          //
+      &survo::kTask,                           //
       &time_sequence::kTask,                   //
       &web_of_lies::kTask,                     //
   };

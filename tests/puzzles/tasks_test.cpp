@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "base/error.h"
@@ -175,27 +174,9 @@ TEST(PuzzleTasks, KukurasusAreCountedAsByTryingAll) {
   }
 }
 
-// All 576 Latin squares of side 4, by trying all fillings; those that keep the signs, or show the clues, of a board.
-std::vector<NumberGrid> all_latin_squares() {
-  std::vector<NumberGrid> all;
-  NumberGrid grid(4, 4);
-  const std::function<void(int64_t)> fill = [&](int64_t cell) {
-    if (cell == 16) return all.push_back(grid);
-    for (int64_t number = 1; number <= 4; ++number) {
-      bool fits = true;
-      for (int64_t other = 0; other < cell; ++other)
-        fits = fits && !(grid.cells[static_cast<size_t>(other)] == number && (other / 4 == cell / 4 || other % 4 == cell % 4));
-      if (!fits) continue;
-      grid.cells[static_cast<size_t>(cell)] = number;
-      fill(cell + 1);
-    }
-  };
-  fill(0);
-  return all;
-}
-
+// Those of the Latin squares of side 4 that keep the signs, or show the clues, of a board.
 TEST(PuzzleTasks, LatinPuzzlesAreCountedAsByTryingAll) {
-  const std::vector<NumberGrid> all = all_latin_squares();
+  const std::vector<NumberGrid> all = plain_latin_squares(4);
   ASSERT_EQ(all.size(), 576u);
   for (const char* key : {"futoshiki", "skyscraper_puzzle"}) {
     const TaskEntry& task = task_named(key);

@@ -1,6 +1,7 @@
 #include "puzzles/engine/grid.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "puzzles/engine/literal.h"
@@ -11,22 +12,6 @@ namespace {
 [[noreturn]] void refuse_grid(const std::string& where, std::string expected, std::string found) {
   throw Error(
       {.code = ExitCode::kData, .what = "unusable puzzle", .expected = std::move(expected), .found = std::move(found), .where = where});
-}
-
-NumberGrid quarter_turn(const NumberGrid& grid) {
-  NumberGrid out(grid.columns, grid.rows);
-  for (int64_t r = 0; r < grid.rows; ++r) {
-    for (int64_t c = 0; c < grid.columns; ++c) out.at(c, grid.rows - 1 - r) = grid.at(r, c);
-  }
-  return out;
-}
-
-NumberGrid mirrored(const NumberGrid& grid) {
-  NumberGrid out(grid.rows, grid.columns);
-  for (int64_t r = 0; r < grid.rows; ++r) {
-    for (int64_t c = 0; c < grid.columns; ++c) out.at(r, grid.columns - 1 - c) = grid.at(r, c);
-  }
-  return out;
 }
 
 }  // namespace
@@ -113,17 +98,24 @@ std::string grid_payload(const NumberGrid& grid, const std::string& blank) {
   return text + "]";
 }
 
-std::vector<NumberGrid> turned(const NumberGrid& grid) {
-  std::vector<NumberGrid> all;
-  NumberGrid now = grid;
-  for (int turn = 0; turn < 4; ++turn) {
-    if (now.rows == grid.rows && now.columns == grid.columns) {
-      all.push_back(now);
-      all.push_back(mirrored(now));
-    }
-    now = quarter_turn(now);
+std::vector<std::vector<int64_t>> turned_places(int64_t rows, int64_t columns) {
+  NumberGrid places(rows, columns);
+  std::iota(places.cells.begin(), places.cells.end(), int64_t{0});
+  std::vector<std::vector<int64_t>> all;
+  for (const NumberGrid& way : turned(places)) {
+    std::vector<int64_t>& to = all.emplace_back(way.cells.size());
+    for (size_t place = 0; place < to.size(); ++place) to[static_cast<size_t>(way.cells[place])] = static_cast<int64_t>(place);
   }
   return all;
+}
+
+std::string canonical_grid(const NumberGrid& grid) {
+  std::string least;
+  for (const NumberGrid& way : turned(grid)) {
+    const std::string text = grid_lines(way);
+    if (least.empty() || text < least) least = text;
+  }
+  return least;
 }
 
 }  // namespace longhaul::puzzles

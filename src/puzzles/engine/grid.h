@@ -38,6 +38,30 @@ std::string grid_lines(const NumberGrid& grid, const std::string& blank = "X"); 
 std::string grid_payload(const NumberGrid& grid, const std::string& blank = "X");  // "[[5, 6], [3, 1]]"
 
 // The eight ways to turn and mirror a grid (four for one that is not square), the first being the grid itself.
-std::vector<NumberGrid> turned(const NumberGrid& grid);
+template <class Cell>
+std::vector<Grid<Cell>> turned(const Grid<Cell>& grid) {
+  std::vector<Grid<Cell>> all;
+  Grid<Cell> now = grid;
+  for (int turn = 0; turn < 4; ++turn) {
+    if (now.rows == grid.rows && now.columns == grid.columns) {
+      all.push_back(now);
+      Grid<Cell>& mirrored = all.emplace_back(now.rows, now.columns);
+      for (int64_t r = 0; r < now.rows; ++r) {
+        for (int64_t c = 0; c < now.columns; ++c) mirrored.at(r, now.columns - 1 - c) = now.at(r, c);
+      }
+    }
+    Grid<Cell> quarter(now.columns, now.rows);
+    for (int64_t r = 0; r < now.rows; ++r) {
+      for (int64_t c = 0; c < now.columns; ++c) quarter.at(c, now.rows - 1 - r) = now.at(r, c);
+    }
+    now = quarter;
+  }
+  return all;
+}
+// The same ways for places: [way][place] is where the cell of that place comes to stand.
+std::vector<std::vector<int64_t>> turned_places(int64_t rows, int64_t columns);
+
+// A grid of numbers as a text; the least of those of its eight (or four) ways, equal for grids that are one when turned or mirrored.
+std::string canonical_grid(const NumberGrid& grid);
 
 }  // namespace longhaul::puzzles

@@ -148,6 +148,14 @@ std::optional<std::vector<std::vector<std::string>>> rows_of(const Literal& valu
 
 std::optional<Literal> read_literal(std::string_view text) { return LiteralReader(text).whole(); }
 
+std::optional<std::pair<int64_t, int64_t>> read_pair(const Literal& value) {
+  if (!value.is_list() || value.items.size() != 2) return std::nullopt;
+  for (const Literal& item : value.items) {
+    if (item.kind != Literal::Kind::kInteger) return std::nullopt;
+  }
+  return std::pair(value.items[0].integer, value.items[1].integer);
+}
+
 std::optional<int64_t> read_integer(std::string_view text) {
   text = trimmed(text);
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);

@@ -26,6 +26,8 @@ struct Literal {
 };
 
 std::optional<Literal> read_literal(std::string_view text);
+// A list of two integers, such as (2, 3): a place, row first.
+std::optional<std::pair<int64_t, int64_t>> read_pair(const Literal& value);
 // The whole of a text as an integer of at most 18 digits, as it is usually written: a minus sign or none, no zeros in front.
 std::optional<int64_t> read_integer(std::string_view text);
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,13 +19,12 @@ inline constexpr int64_t kTemplates = 8;  // of each task in each language
 // of the rules, even ones behind them.
 struct PromptParts {
   std::string_view openings[kTemplates];
-  std::string rules[2];
-  std::string formats[2];
+  std::array<std::string, 2> rules, formats;
 };
 
 inline std::string prompt_of(const PromptParts& parts, const std::string& board, int64_t which) {
-  const std::string& rules = parts.rules[which % 2];
-  const std::string& format = parts.formats[which / 2 % 2];
+  const std::string& rules = parts.rules[static_cast<size_t>(which % 2)];
+  const std::string& format = parts.formats[static_cast<size_t>(which / 2 % 2)];
   if (which % 2 == 1) return fmt::format("{}\n\n{}\n\n{}\n\n{}", parts.openings[which], board, rules, format);
   return fmt::format("{}\n\n{}\n\n{}\n\n{}", parts.openings[which], rules, board, format);
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "puzzles/engine/filled.h"
 #include "puzzles/engine/given.h"
 #include "puzzles/engine/latin.h"
 #include "puzzles/engine/literal.h"
@@ -155,19 +156,12 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const Board board = read_given(given);
-  const std::optional<NumberGrid> answer = answered_grid(payload);
-  if (!answer) return {VerdictCode::kUnreadable, "no grid of whole numbers in rows of one length"};
+  const FilledBoard answer = read_filled(board.grid, payload);
+  if (!answer.verdict.accepted()) return answer.verdict;
+  if (Verdict latin = judged_as_latin(answer.grid); !latin.accepted()) return latin;
   const int64_t side = board.grid.rows;
-  if (answer->rows != side || answer->columns != side)
-    return {VerdictCode::kShape,
-            fmt::format("{} rows of {} cells, where the puzzle has {} of {}", answer->rows, answer->columns, side, side)};
-  for (size_t cell = 0; cell < answer->cells.size(); ++cell) {
-    if (board.grid.cells[cell] != kBlank && answer->cells[cell] != board.grid.cells[cell])
-      return {VerdictCode::kGivenChanged, fmt::format("cell {} of the grid is given as {}", cell + 1, board.grid.cells[cell])};
-  }
-  if (Verdict latin = judged_as_latin(*answer); !latin.accepted()) return latin;
   for (const Sign& sign : board.signs) {
-    if (answer->cells[static_cast<size_t>(sign.larger)] <= answer->cells[static_cast<size_t>(sign.smaller)])
+    if (answer.grid.cells[static_cast<size_t>(sign.larger)] <= answer.grid.cells[static_cast<size_t>(sign.smaller)])
       return {VerdictCode::kRuleBroken, fmt::format("({},{}) must be larger than ({},{})", sign.larger / side + 1, sign.larger % side + 1,
                                                     sign.smaller / side + 1, sign.smaller % side + 1)};
   }
@@ -182,17 +176,14 @@ SolutionCount count_of_given(const nlohmann::json& given, int64_t limit, SearchB
 std::string canonical(const nlohmann::json& given) {
   const Board board = read_given(given);
   const int64_t side = board.grid.rows;
-  NumberGrid places(side, side);
-  std::iota(places.cells.begin(), places.cells.end(), int64_t{0});
   std::string least;
-  for (const NumberGrid& now : turned(places)) {
-    std::vector<int64_t> to(places.cells.size());
-    for (size_t cell = 0; cell < to.size(); ++cell) to[static_cast<size_t>(now.cells[cell])] = static_cast<int64_t>(cell);
+  for (const std::vector<int64_t>& to : turned_places(side, side)) {
     std::vector<std::pair<int64_t, int64_t>> signs;
     for (const Sign& sign : board.signs) signs.emplace_back(to[static_cast<size_t>(sign.larger)], to[static_cast<size_t>(sign.smaller)]);
     std::ranges::sort(signs);
-    std::string text;
-    for (const int64_t cell : now.cells) text += fmt::format("{},", board.grid.cells[static_cast<size_t>(cell)]);
+    NumberGrid grid(side, side);
+    for (size_t cell = 0; cell < to.size(); ++cell) grid.cells[static_cast<size_t>(to[cell])] = board.grid.cells[cell];
+    std::string text = grid_lines(grid) + ' ';
     for (const auto& [larger, smaller] : signs) text += fmt::format("{}>{};", larger, smaller);
     if (least.empty() || text < least) least = text;
   }

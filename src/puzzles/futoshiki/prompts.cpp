@@ -1,5 +1,7 @@
 #include "puzzles/futoshiki/futoshiki.h"
 
+#include "puzzles/engine/answer_rows.h"
+
 namespace longhaul::puzzles::futoshiki {
 namespace {
 
@@ -18,13 +20,7 @@ PromptParts english(int64_t side) {
                "Rules: put a number from 1 to {0} into every empty cell (X) of the {0} x {0} grid so that no number stands twice in a row or in a column and all "
                "inequalities are true. In them (r,c) means row r, column c, counted from 1. Given numbers must not change.",
                side)},
-      .formats = {
-          fmt::format(
-              "Give all {0} rows from top to bottom as a list of {0} lists of {0} numbers, in a form like [[1, 2, …], [3, 4, …], …].",
-              side),
-          fmt::format(
-              "Write the answer as a Python list of the {0} rows, each a list of {0} numbers from left to right, for example [[1, 2, …], [3, 4, …], …].",
-              side)}};
+      .formats = answer_rows({.language = Language::kEnglish, .rows = side, .columns = side})};
 }
 
 PromptParts chinese(int64_t side) {
@@ -41,10 +37,7 @@ PromptParts chinese(int64_t side) {
                "规则：在 {0} x {0} 盘面的每个空格（X）里填入 1 到 {0} 的一个数字，使同一行、同一列中没有重复的数字，并且所有不等式都成立。其中 (r,c) 表示第 r 行第 c 列，"
                "从 1 开始计数。已给出的数字不能改变。",
                side)},
-      .formats = {
-          fmt::format("请从上到下给出全部 {0} 行，写成 {0} 个列表组成的列表，每个列表有 {0} 个数字，形式如 [[1, 2, …], [3, 4, …], …]。",
-                      side),
-          fmt::format("请把答案写成 Python 列表：共 {0} 行，每行是从左到右的 {0} 个数字，例如 [[1, 2, …], [3, 4, …], …]。", side)}};
+      .formats = answer_rows({.language = Language::kChinese, .rows = side, .columns = side})};
 }
 
 }  // namespace

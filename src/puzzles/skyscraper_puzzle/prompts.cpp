@@ -1,5 +1,7 @@
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 
+#include "puzzles/engine/answer_rows.h"
+
 namespace longhaul::puzzles::skyscraper_puzzle {
 namespace {
 
@@ -20,13 +22,7 @@ PromptParts english(int64_t side) {
                "a building if it is higher than all before it; the numbers tell how many are seen, and 0 that nothing is told. X is an unknown height, other "
                "heights are given and stay.",
                side)},
-      .formats = {
-          fmt::format(
-              "Give the heights of all {0} rows from top to bottom as a list of {0} lists of {0} numbers, in a form like [[1, 2, …], [3, 4, …], …].",
-              side),
-          fmt::format(
-              "Write the answer as a Python list of the {0} rows, each a list of {0} heights from left to right, for example [[1, 2, …], [3, 4, …], …].",
-              side)}};
+      .formats = answer_rows({.language = Language::kEnglish, .rows = side, .columns = side, .cells = "heights"})};
 }
 
 PromptParts chinese(int64_t side) {
@@ -43,11 +39,7 @@ PromptParts chinese(int64_t side) {
                "规则：在 {0} x {0} 的楼群中，每一行和每一列都有高度 1 到 {0}，各一次。从一侧沿行或列看去，比前面所有楼都高的楼能被看到；数字表示能看到多少座，0 表示没有"
                "提示。X 是未知的高度，其他高度是已知的，保持不变。",
                side)},
-      .formats = {
-          fmt::format(
-              "请从上到下给出全部 {0} 行的高度，写成 {0} 个列表组成的列表，每个列表有 {0} 个数字，形式如 [[1, 2, …], [3, 4, …], …]。",
-              side),
-          fmt::format("请把答案写成 Python 列表：共 {0} 行，每行是从左到右的 {0} 个高度，例如 [[1, 2, …], [3, 4, …], …]。", side)}};
+      .formats = answer_rows({.language = Language::kChinese, .rows = side, .columns = side, .cells = "个高度"})};
 }
 
 }  // namespace

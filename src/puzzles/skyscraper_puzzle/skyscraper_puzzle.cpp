@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "puzzles/engine/filled.h"
 #include "puzzles/engine/given.h"
 #include "puzzles/engine/latin.h"
 
@@ -144,18 +145,10 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const Board board = read_given(given);
-  const std::optional<NumberGrid> answer = answered_grid(payload);
-  if (!answer) return {VerdictCode::kUnreadable, "no grid of whole numbers in rows of one length"};
-  const int64_t side = board.grid.rows;
-  if (answer->rows != side || answer->columns != side)
-    return {VerdictCode::kShape,
-            fmt::format("{} rows of {} cells, where the puzzle has {} of {}", answer->rows, answer->columns, side, side)};
-  for (size_t cell = 0; cell < answer->cells.size(); ++cell) {
-    if (board.grid.cells[cell] != kBlank && answer->cells[cell] != board.grid.cells[cell])
-      return {VerdictCode::kGivenChanged, fmt::format("cell {} of the grid is given as {}", cell + 1, board.grid.cells[cell])};
-  }
-  if (Verdict latin = judged_as_latin(*answer); !latin.accepted()) return latin;
-  const auto clues = clues_of(*answer);
+  const FilledBoard answer = read_filled(board.grid, payload);
+  if (!answer.verdict.accepted()) return answer.verdict;
+  if (Verdict latin = judged_as_latin(answer.grid); !latin.accepted()) return latin;
+  const auto clues = clues_of(answer.grid);
   for (size_t which = 0; which < 4; ++which) {
     for (size_t i = 0; i < clues[which].size(); ++i) {
       if (board.clues[which][i] != 0 && clues[which][i] != board.clues[which][i])
@@ -182,12 +175,7 @@ std::string canonical(const nlohmann::json& given) {
     framed.at(i + 1, side + 1) = board.clues[3][static_cast<size_t>(i)];
     for (int64_t j = 0; j < side; ++j) framed.at(i + 1, j + 1) = board.grid.at(i, j);
   }
-  std::string least;
-  for (const NumberGrid& now : turned(framed)) {
-    const std::string text = grid_lines(now);
-    if (least.empty() || text < least) least = text;
-  }
-  return least;
+  return canonical_grid(framed);
 }
 
 }  // namespace

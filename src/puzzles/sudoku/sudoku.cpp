@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "puzzles/engine/filled.h"
 #include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::sudoku {
@@ -136,18 +137,13 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const NumberGrid board = board_of(given);
-  const std::optional<NumberGrid> answer = answered_grid(payload);
-  if (!answer) return {VerdictCode::kUnreadable, "no grid of whole numbers in rows of one length"};
-  if (answer->rows != board.rows || answer->columns != board.columns)
-    return {VerdictCode::kShape,
-            fmt::format("{} rows of {} cells, where the puzzle has {} of {}", answer->rows, answer->columns, board.rows, board.columns)};
+  const FilledBoard answer = read_filled(board, payload);
+  if (!answer.verdict.accepted()) return answer.verdict;
   const Boxes boxes = boxes_of(board.rows);
   std::array<std::array<uint32_t, kLargestSide>, 3> seen{};
   for (int64_t r = 0; r < board.rows; ++r) {
     for (int64_t c = 0; c < board.columns; ++c) {
-      const int64_t digit = answer->at(r, c);
-      if (board.at(r, c) != kBlank && digit != board.at(r, c))
-        return {VerdictCode::kGivenChanged, fmt::format("row {}, column {} is given as {}", r + 1, c + 1, board.at(r, c))};
+      const int64_t digit = answer.grid.at(r, c);
       if (digit < 1 || digit > board.rows)
         return {VerdictCode::kRuleBroken, fmt::format("{} in row {}, column {} is no digit from 1 to {}", digit, r + 1, c + 1, board.rows)};
       const int64_t box = r / boxes.rows * (board.columns / boxes.columns) + c / boxes.columns;

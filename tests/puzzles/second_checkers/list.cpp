@@ -14,8 +14,11 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
+    {"arrow_maze", plain_arrow_maze},                                          //
     {"boolean_expressions", plain_boolean_expressions},                        //
     {"buggy_tables", plain_buggy_tables},                                      //
+    {"calcudoko", plain_calcudoko},                                            //
+    {"campsite", plain_campsite},                                              //
     {"dyck_language", plain_dyck},                                             //
     {"dyck_language_errors", plain_dyck_errors},                               //
     {"dyck_language_reasoning_errors", plain_dyck_language_reasoning_errors},  //
@@ -23,12 +26,18 @@ constexpr Row kCheckers[] = {
     {"goods_exchange", plain_goods_exchange},                                  //
     {"kukurasu", plain_kukurasu},                                              //
     {"mathador", plain_mathador},                                              //
+    {"minesweeper", plain_minesweeper},                                        //
+    {"norinori", plain_norinori},                                              //
+    {"number_wall", plain_number_wall},                                        //
+    {"numbrix", plain_numbrix},                                                //
     {"object_counting", plain_object_counting},                                //
     {"object_properties", plain_object_properties},                            //
     {"skyscraper_puzzle", plain_skyscrapers},                                  //
     {"space_reasoning", plain_space_reasoning},                                //
     {"space_reasoning_tree", plain_space_reasoning_tree},                      //
+    {"star_placement_puzzle", plain_stars},                                    //
     {"sudoku", plain_sudoku},                                                  //
+    {"survo", plain_survo},                                                    //
     {"time_sequence", plain_time_sequence},                                    //
     {"web_of_lies", plain_web_of_lies},                                        //
 };

@@ -46,6 +46,26 @@ bool plain_latin(const std::vector<std::vector<std::string>>& rows, size_t side)
   return true;
 }
 
+std::vector<NumberGrid> plain_latin_squares(int64_t side) {
+  std::vector<NumberGrid> all;
+  NumberGrid grid(side, side);
+  const std::function<void(int64_t)> fill = [&](int64_t cell) {
+    if (cell == side * side) return all.push_back(grid);
+    for (int64_t number = 1; number <= side; ++number) {
+      bool fits = true;
+      for (int64_t other = 0; other < cell; ++other) {
+        const bool meets = other / side == cell / side || other % side == cell % side;
+        fits = fits && !(meets && grid.cells[static_cast<size_t>(other)] == number);
+      }
+      if (!fits) continue;
+      grid.cells[static_cast<size_t>(cell)] = number;
+      fill(cell + 1);
+    }
+  };
+  fill(0);
+  return all;
+}
+
 bool plain_given(const nlohmann::json& board, const std::vector<std::vector<std::string>>& rows) {
   for (size_t r = 0; r < board.size(); ++r) {
     for (size_t c = 0; c < board[r].size(); ++c) {

@@ -1,0 +1,144 @@
+#include <array>
+#include <bit>
+
+#include "puzzles/calcudoko/calcudoko.h"
+
+namespace longhaul::puzzles::calcudoko {
+namespace {
+
+// Each cell has the numbers that it may hold, as bits. A cage leaves to its cells what its fillings have there; a number that is
+// alone in its cell is in no other cell of the row and column, and one that fits one cell of a row or column only stands there.
+class Search {
+ public:
+  Search(const Board& board, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found)
+      : side_(board.side), budget_(budget), found_(found) {
+    for (const Cage& cage : board.cages) {
+      cages_.push_back({cage.cells, {}});
+      for (const int64_t cell : cage.cells) cage_of_[static_cast<size_t>(cell)] = cages_.size() - 1;
+      std::vector<int64_t> numbers;
+      list_fillings(cage, numbers);
+    }
+  }
+
+  void run() {
+    Numbers all{};
+    for (int64_t cell = 0; cell < side_ * side_; ++cell) all[static_cast<size_t>(cell)] = static_cast<uint16_t>(((1U << side_) - 1) << 1);
+    step(all, ~uint64_t{0});
+  }
+
+ private:
+  using Numbers = std::array<uint16_t, kLargestSide * kLargestSide>;
+  using Filling = std::array<uint8_t, kLargestSide>;
+  struct Fillings {
+    std::vector<int64_t> cells;
+    std::vector<Filling> all;
+  };
+
+  void list_fillings(const Cage& cage, std::vector<int64_t>& numbers) {
+    if (numbers.size() == cage.cells.size()) {
+      if (made_of(cage.sign, numbers) != cage.target) return;
+      Filling& filling = cages_.back().all.emplace_back();
+      for (size_t i = 0; i < numbers.size(); ++i) filling[i] = static_cast<uint8_t>(numbers[i]);
+      return;
+    }
+    for (int64_t number = 1; number <= side_; ++number) {
+      if (std::ranges::find(numbers, number) != numbers.end()) continue;
+      numbers.push_back(number);
+      list_fillings(cage, numbers);
+      numbers.pop_back();
+    }
+  }
+
+  bool narrow(Numbers& may, size_t cell, uint16_t to, uint64_t& changed) const {
+    if ((may[cell] & to) == may[cell]) return true;
+    may[cell] &= to;
+    changed |= uint64_t{1} << cage_of_[cell];
+    return may[cell] != 0;
+  }
+
+  bool narrowed_by_cage(Numbers& may, const Fillings& cage, uint64_t& changed) const {
+    std::array<uint16_t, kLargestSide> left{};
+    for (const Filling& filling : cage.all) {
+      bool fits = true;
+      for (size_t i = 0; i < cage.cells.size() && fits; ++i) fits = (may[static_cast<size_t>(cage.cells[i])] >> filling[i] & 1) != 0;
+      if (!fits) continue;
+      for (size_t i = 0; i < cage.cells.size(); ++i) left[i] |= static_cast<uint16_t>(1U << filling[i]);
+    }
+    for (size_t i = 0; i < cage.cells.size(); ++i) {
+      if (!narrow(may, static_cast<size_t>(cage.cells[i]), left[i], changed)) return false;
+    }
+    return true;
+  }
+
+  // One row (by 1 from `first`) or column (by the side).
+  bool narrowed_by_line(Numbers& may, int64_t first, int64_t by, uint64_t& changed) const {
+    uint16_t alone = 0, once = 0, twice = 0;
+    for (int64_t i = 0; i < side_; ++i) {
+      const uint16_t own = may[static_cast<size_t>(first + i * by)];
+      if (std::has_single_bit(own)) {
+        if ((alone & own) != 0) return false;
+        alone |= own;
+      }
+      twice |= once & own;
+      once |= own;
+    }
+    if (std::popcount(once) != side_) return false;
+    const uint16_t only = once & static_cast<uint16_t>(~twice);
+    for (int64_t i = 0; i < side_; ++i) {
+      const auto cell = static_cast<size_t>(first + i * by);
+      const uint16_t own = may[cell], hidden = own & only;
+      if (std::has_single_bit(own)) continue;
+      if (!narrow(may, cell, hidden != 0 ? hidden : static_cast<uint16_t>(~alone), changed)) return false;
+    }
+    return true;
+  }
+
+  bool narrowed(Numbers& may, uint64_t changed) const {
+    while (changed != 0) {
+      uint64_t next = 0;
+      for (size_t i = 0; i < cages_.size(); ++i) {
+        if ((changed >> i & 1) != 0 && !narrowed_by_cage(may, cages_[i], next)) return false;
+      }
+      for (int64_t i = 0; i < side_; ++i) {
+        if (!narrowed_by_line(may, i * side_, 1, next) || !narrowed_by_line(may, i, side_, next)) return false;
+      }
+      changed = next;
+    }
+    return true;
+  }
+
+  bool step(Numbers may, uint64_t changed) {
+    if (!budget_.spend()) return false;
+    if (!narrowed(may, changed)) return true;
+    size_t best = may.size();
+    for (size_t cell = 0; cell < static_cast<size_t>(side_ * side_); ++cell) {
+      const int open = std::popcount(may[cell]);
+      if (open > 1 && (best == may.size() || open < std::popcount(may[best]))) best = cell;
+    }
+    if (best == may.size()) {
+      NumberGrid grid(side_, side_);
+      for (size_t cell = 0; cell < grid.cells.size(); ++cell) grid.cells[cell] = std::countr_zero(may[cell]);
+      return found_(grid);
+    }
+    for (uint16_t left = may[best]; left != 0; left &= static_cast<uint16_t>(left - 1)) {
+      Numbers with = may;
+      with[best] = static_cast<uint16_t>(1U << std::countr_zero(left));
+      if (!step(with, uint64_t{1} << cage_of_[best])) return false;
+    }
+    return true;
+  }
+
+  int64_t side_;
+  SearchBudget& budget_;
+  const std::function<bool(const NumberGrid&)>& found_;
+  std::vector<Fillings> cages_;
+  std::array<size_t, kLargestSide * kLargestSide> cage_of_{};
+};
+
+}  // namespace
+
+void solve(const Board& board, SearchBudget& budget, const std::function<bool(const NumberGrid&)>& found) {
+  Search(board, budget, found).run();
+}
+
+}  // namespace longhaul::puzzles::calcudoko
