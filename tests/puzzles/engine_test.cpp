@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "puzzles/engine/grid.h"
 #include "puzzles/engine/knobs.h"
 #include "puzzles/engine/literal.h"
+#include "puzzles/engine/rational.h"
 
 namespace longhaul::puzzles {
 namespace {
@@ -105,11 +107,34 @@ TEST(PuzzleGrid, TurnsEightWays) {
 
 TEST(PuzzleArithmetic, IsExact) {
   const auto value = [](const char* text) { return read_arithmetic(text).value().value; };
-  EXPECT_EQ(value("8/(3-8/3)"), (Fraction{24, 1}));
-  EXPECT_EQ(value("2 - 3 - 4"), (Fraction{-5, 1}));
-  EXPECT_EQ(value("7 / 2 / 2"), (Fraction{7, 4}));
-  EXPECT_EQ(value("2+3*4"), (Fraction{14, 1}));
+  EXPECT_EQ(value("8/(3-8/3)"), (Rational{24, 1}));
+  EXPECT_EQ(value("2 - 3 - 4"), (Rational{-5, 1}));
+  EXPECT_EQ(value("7 / 2 / 2"), (Rational{7, 4}));
+  EXPECT_EQ(value("2+3*4"), (Rational{14, 1}));
   EXPECT_THAT(read_arithmetic("(8 - 4) * 6")->numbers, ::testing::ElementsAre(8, 4, 6));
+}
+
+TEST(PuzzleRational, HasNoValueWhereItDoesNotFit) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(added({1, 6}, {1, 3}), (Rational{1, 2}));
+  EXPECT_EQ(subtracted({1, 2}, {1, 2}), (Rational{0, 1}));
+  EXPECT_EQ(multiplied({-2, 3}, {3, 4}), (Rational{-1, 2}));
+  EXPECT_EQ(divided({1, 2}, {-3, 1}), (Rational{-1, 6}));
+  EXPECT_EQ(divided({1, 2}, {0, 1}), std::nullopt);
+  EXPECT_EQ(added({kMost, 1}, {1, 1}), std::nullopt);
+  EXPECT_EQ(subtracted({-kMost, 1}, {1, 1}), std::nullopt);
+  EXPECT_EQ(multiplied({kMost, 1}, {2, 1}), std::nullopt);
+  EXPECT_EQ(multiplied({kMost, 2}, {2, 1}), (Rational{kMost, 1}));
+  EXPECT_EQ(added({1, kMost}, {1, kMost - 1}), std::nullopt);
+}
+
+TEST(PuzzleRational, IsComparedAndWritten) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_LT((Rational{-1, 2}), (Rational{-1, 3}));
+  EXPECT_GT((Rational{1, 2}), (Rational{1, 3}));
+  EXPECT_LT((Rational{kMost - 1, kMost}), (Rational{kMost, kMost - 1}));  // the products do not fit in 64 bits
+  EXPECT_EQ(text_of({-7, 2}), "-7/2");
+  EXPECT_EQ(text_of({4, 1}), "4");
 }
 
 TEST(PuzzleArithmetic, RefusesEverythingElse) {

@@ -11,21 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "puzzles/engine/rational.h"
+
 namespace longhaul::puzzles {
 
-struct Fraction {
-  int64_t above = 0, below = 1;  // below > 0, without common factors
-  bool operator==(const Fraction&) const = default;
-};
-
-// None: division by zero, or a number that does not fit.
-std::optional<Fraction> added(const Fraction& a, const Fraction& b);
-std::optional<Fraction> subtracted(const Fraction& a, const Fraction& b);
-std::optional<Fraction> multiplied(const Fraction& a, const Fraction& b);
-std::optional<Fraction> divided(const Fraction& a, const Fraction& b);
-
 struct Arithmetic {
-  Fraction value;
+  Rational value;
   std::vector<int64_t> numbers;  // in the order in which they stand
 };
 std::optional<Arithmetic> read_arithmetic(std::string_view text);

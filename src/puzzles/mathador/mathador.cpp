@@ -34,7 +34,7 @@ class Search {
 
  private:
   struct Made {
-    Fraction value;
+    Rational value;
     char sign = 0;  // 0: a given number
     int a = 0, b = 0;
   };
@@ -59,8 +59,8 @@ class Search {
   }
 
   bool joined(char sign, int a, int b, std::array<int, 2 * kMostNumbers>& rest, size_t count) {
-    const Fraction &x = made_[static_cast<size_t>(a)].value, &y = made_[static_cast<size_t>(b)].value;
-    const std::optional<Fraction> value = sign == '+'   ? added(x, y)
+    const Rational &x = made_[static_cast<size_t>(a)].value, &y = made_[static_cast<size_t>(b)].value;
+    const std::optional<Rational> value = sign == '+'   ? added(x, y)
                                           : sign == '-' ? subtracted(x, y)
                                           : sign == '*' ? multiplied(x, y)
                                                         : divided(x, y);
@@ -83,7 +83,7 @@ class Search {
     return bracketed ? "(" + text + ")" : text;
   }
 
-  Fraction target_;
+  Rational target_;
   std::vector<Made> made_;
 };
 
@@ -126,11 +126,8 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   std::ranges::sort(have);
   std::ranges::sort(wanted);
   if (have != wanted) return {VerdictCode::kShape, "it does not use each given number once and no other"};
-  if (answer->value != Fraction{puzzle.result, 1}) {
-    const Fraction& value = answer->value;
-    return {VerdictCode::kRuleBroken,
-            fmt::format("it makes {}{}, not {}", value.above, value.below == 1 ? "" : fmt::format("/{}", value.below), puzzle.result)};
-  }
+  if (answer->value != Rational{puzzle.result, 1})
+    return {VerdictCode::kRuleBroken, fmt::format("it makes {}, not {}", text_of(answer->value), puzzle.result)};
   return {};
 }
 
