@@ -15,6 +15,7 @@ using SecondChecker = bool (*)(const nlohmann::json& given, const std::string& t
 // A task without one fails the test that asks for it.
 SecondChecker second_checker_of(const TaskEntry& task);
 
+bool plain_cryptarithm(const nlohmann::json& given, const std::string& text);
 bool plain_dyck(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_errors(const nlohmann::json& given, const std::string& text);
 bool plain_futoshiki(const nlohmann::json& given, const std::string& text);

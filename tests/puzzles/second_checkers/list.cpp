@@ -14,6 +14,7 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
+    {"cryptarithm", plain_cryptarithm},           //
     {"dyck_language", plain_dyck},                //
     {"dyck_language_errors", plain_dyck_errors},  //
     {"futoshiki", plain_futoshiki},               //
