@@ -14,6 +14,8 @@
 #include "puzzles/mathador/mathador.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/sudoku/sudoku.h"
+#include "puzzles/word_sorting/word_sorting.h"
+#include "puzzles/word_sorting_mistake/word_sorting_mistake.h"
 
 namespace longhaul::puzzles {
 
@@ -27,6 +29,8 @@ std::span<const TaskEntry* const> tasks() {
       &mathador::kTask,              //
       &skyscraper_puzzle::kTask,     //
       &sudoku::kTask,                //
+      &word_sorting::kTask,          //
+      &word_sorting_mistake::kTask,  //
   };
   return kAll;
 }
