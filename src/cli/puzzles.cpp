@@ -135,8 +135,9 @@ ExitCode show_puzzle(const PuzzleArguments& arguments) {
     print_json(pz::to_record(*made, of));
     return ExitCode::kDone;
   }
-  print(task.prompt(made->puzzle.given, of.language, pz::template_of(arguments.index)) + "\n");
-  if (arguments.solution) print("\nSolution: " + made->puzzle.solution + "\n");
+  const pz::Puzzle puzzle = pz::puzzle_in(task, made->puzzle, of.language);
+  print(task.prompt(puzzle.given, of.language, pz::template_of(arguments.index)) + "\n");
+  if (arguments.solution) print("\nSolution: " + puzzle.solution + "\n");
   return ExitCode::kDone;
 }
 

@@ -20,13 +20,18 @@ int64_t template_of(int64_t index) { return index % kTemplates; }
 
 std::string_view name_of(Language language) { return language == Language::kChinese ? "zh" : "en"; }
 
+Puzzle puzzle_in(const TaskEntry& task, const Puzzle& puzzle, Language language) {
+  return task.in_language ? task.in_language(puzzle, language) : puzzle;
+}
+
 nlohmann::ordered_json to_record(const MadePuzzle& made, const RecordOf& of) {
   const int64_t which = template_of(made.index);
-  const std::string question = of.task->prompt(made.puzzle.given, of.language, which);
+  const Puzzle puzzle = puzzle_in(*of.task, made.puzzle, of.language);
+  const std::string question = of.task->prompt(puzzle.given, of.language, which);
   const nlohmann::ordered_json game = {{"question", question},
-                                       {"answer", made.puzzle.solution},
+                                       {"answer", puzzle.solution},
                                        {"difficulty", of.level < 0 ? 1 : of.level},
-                                       {"metadata", made.puzzle.given},
+                                       {"metadata", puzzle.given},
                                        {"gpt_response", ""}};
   return {{"data_source", (of.seed & kValidationSeeds) != 0 ? "val/" + std::string(of.task->key) : std::string(of.task->key)},
           {"prompt", {{{"role", "user"}, {"content", question}}}},
@@ -40,7 +45,7 @@ nlohmann::ordered_json to_record(const MadePuzzle& made, const RecordOf& of) {
           {"index", made.index},
           {"lang", name_of(of.language)},
           {"template", which},
-          {"solution", made.puzzle.solution},
+          {"solution", puzzle.solution},
           {"n_solutions", of.task->uniqueness == Uniqueness::kAny ? 0 : 1},
           {"payload_hash", fmt::format("{:016x}", made.hash)}};
 }

@@ -19,6 +19,7 @@ struct RecordOf {  // beside the puzzle itself
   Language language = Language::kEnglish;
 };
 
+Puzzle puzzle_in(const TaskEntry& task, const Puzzle& puzzle, Language language);
 nlohmann::ordered_json to_record(const MadePuzzle& made, const RecordOf& of);
 
 struct ReadRecord {

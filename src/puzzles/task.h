@@ -47,6 +47,9 @@ struct TaskEntry {
   SolutionCount (*count_solutions)(const nlohmann::json& given, int64_t limit, SearchBudget& budget);
   // The same text for puzzles that are one puzzle under the symmetries of the task.
   std::string (*canonical)(const nlohmann::json& given);
+  // The puzzle for prompts in a language, where solutions or what public verifiers read are told in words; the verifier
+  // takes the words of either language. Null: a puzzle is the same in all.
+  Puzzle (*in_language)(Puzzle puzzle, Language language) = nullptr;
 };
 
 }  // namespace longhaul::puzzles

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "puzzles/boolean_expressions/boolean_expressions.h"
 #include "puzzles/cryptarithm/cryptarithm.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
@@ -21,6 +22,7 @@ namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
+      &boolean_expressions::kTask,   //
       &cryptarithm::kTask,           //
       &dyck_language::kTask,         //
       &dyck_language_errors::kTask,  //

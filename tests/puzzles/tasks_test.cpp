@@ -13,6 +13,7 @@
 #include "puzzles/kukurasu/kukurasu.h"
 #include "puzzles/maker.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/records.h"
 #include "puzzles/second_checkers/checkers.h"
 #include "puzzles/sudoku/sudoku.h"
 #include "puzzles/tasks.h"
@@ -253,15 +254,35 @@ TEST(PuzzleTasks, PlacesOfErrorsByHand) {
   EXPECT_EQ(place(""), -1);
 }
 
+// Tasks whose answers are single letters, numbers or words that a prompt may hold by its nature.
+constexpr std::string_view kShortAnswers[] = {
+    "boolean_expressions",             //
+    "buggy_tables",                    //
+    "dyck_language_reasoning_errors",  //
+    "object_counting",                 //
+    "object_properties",               //
+    "operation",                       //
+    "space_reasoning",                 //
+    "space_reasoning_tree",            //
+    "time_sequence",                   //
+    "web_of_lies",                     //
+    "word_sorting_mistake",            //
+};
+
 TEST(PuzzleTasks, PromptsHoldWhatIsAskedInBothLanguages) {
   for (const TaskEntry* task : tasks()) {
     const MadePuzzle made = some_of(*task, 3, 1).at(0);
     for (const Language language : {Language::kEnglish, Language::kChinese}) {
+      const Puzzle told = puzzle_in(*task, made.puzzle, language);
+      EXPECT_TRUE(task->verify(told.given, told.solution).accepted()) << task->key << ": " << told.solution;
+      EXPECT_TRUE(task->verify(made.puzzle.given, told.solution).accepted()) << task->key << ": " << told.solution;
       std::set<std::string> all;
       for (int64_t which = 0; which < kTemplates; ++which) {
-        const std::string prompt = task->prompt(made.puzzle.given, language, which);
+        const std::string prompt = task->prompt(told.given, language, which);
         all.insert(prompt);
-        EXPECT_EQ(prompt.find(made.puzzle.solution), std::string::npos) << task->key;
+        if (std::ranges::find(kShortAnswers, task->key) == std::end(kShortAnswers)) {
+          EXPECT_EQ(prompt.find(made.puzzle.solution), std::string::npos) << task->key;
+        }
         const bool chinese = std::ranges::any_of(prompt, [](char c) { return static_cast<unsigned char>(c) >= 0xE4; });
         EXPECT_EQ(chinese, language == Language::kChinese) << task->key << ": " << prompt;
       }

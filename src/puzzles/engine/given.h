@@ -1,6 +1,8 @@
-// The error of a puzzle from a file that cannot be one of its task.
+// Reading a puzzle that comes from a file: what cannot be one of its task is an error that says what is expected.
 #pragma once
 
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -8,5 +10,11 @@ namespace longhaul::puzzles {
 
 // Throws Error (kData): `task` is the key of the task, `expected` what its puzzles hold.
 [[noreturn]] void refuse_given(std::string_view task, std::string expected);
+
+// Parts of a given, or the error above. `what` names the part: "\"options\"".
+const nlohmann::json& member_of(const nlohmann::json& object, const char* key, std::string_view task);
+const nlohmann::json& list_of(const nlohmann::json& list, size_t least, size_t most, std::string_view what, std::string_view task);
+int64_t integer_of(const nlohmann::json& value, int64_t least, int64_t most, std::string_view what, std::string_view task);
+const std::string& text_of(const nlohmann::json& value, std::string_view what, std::string_view task);
 
 }  // namespace longhaul::puzzles

@@ -144,16 +144,6 @@ std::optional<std::vector<std::vector<std::string>>> rows_of(const Literal& valu
   return rows;
 }
 
-std::vector<std::string> words_between(std::string_view text, char separator) {
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    words.emplace_back(trimmed(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return words;
-}
-
 }  // namespace
 
 std::optional<Literal> read_literal(std::string_view text) { return LiteralReader(text).whole(); }
@@ -166,6 +156,16 @@ std::optional<int64_t> read_integer(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+std::vector<std::string> words_between(std::string_view text, char separator) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    words.emplace_back(trimmed(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return words;
 }
 
 std::optional<std::vector<std::vector<std::string>>> read_grid(std::string_view payload) {

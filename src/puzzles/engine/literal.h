@@ -29,6 +29,9 @@ std::optional<Literal> read_literal(std::string_view text);
 // The whole of a text as an integer of at most 18 digits, as it is usually written: a minus sign or none, no zeros in front.
 std::optional<int64_t> read_integer(std::string_view text);
 
+// What stands between separators, without the blanks around it; some may be empty, and an empty text is one empty word.
+std::vector<std::string> words_between(std::string_view text, char separator);
+
 // A grid of cells as texts. Rows are lists ("[[1, X], [2, 3]]"), or stand between commas with blanks between cells ("[[1 X,2 3]]"). Rows may differ in
 // length; cells must be no lists.
 std::optional<std::vector<std::vector<std::string>>> read_grid(std::string_view payload);

@@ -45,8 +45,8 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
   const Sorting sorting = read_given(given);
   const std::vector<char> front(sorting.front.begin(), sorting.front.end());
   const bool zh = language == Language::kChinese;
-  const std::string board = fmt::format("{} {}\n{} {}", zh ? "前置字母：" : "Front letters:", fmt::join(front, ", "),
-                                        zh ? "单词：" : "Words:", fmt::join(sorting.words, ", "));
+  const std::string board = fmt::format("{}{}\n{}{}", zh ? "前置字母：" : "Front letters: ", fmt::join(front, ", "),
+                                        zh ? "单词：" : "Words: ", fmt::join(sorting.words, ", "));
   return prompt_of(zh ? chinese(sorting.descending) : english(sorting.descending), board, which);
 }
 

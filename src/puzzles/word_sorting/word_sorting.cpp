@@ -40,11 +40,7 @@ std::optional<std::vector<std::string>> answered_words(std::string_view payload)
     if (!list || !list->is_list()) return std::nullopt;
     for (const Literal& item : list->items) words.push_back(item.text);
   } else {
-    for (size_t begin = 0; begin <= payload.size();) {
-      const size_t end = std::min(payload.find(',', begin), payload.size());
-      words.emplace_back(trimmed(payload.substr(begin, end - begin)));
-      begin = end + 1;
-    }
+    words = words_between(payload, ',');
   }
   for (std::string& word : words) {
     for (char& c : word) {

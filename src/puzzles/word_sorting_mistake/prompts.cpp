@@ -55,7 +55,7 @@ std::string group_text(const std::vector<std::string>& group) {
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
   const Trace trace = read_given(given);
   const bool zh = language == Language::kChinese;
-  std::string board = fmt::format("{} {}", zh ? "单词：" : "Words:", fmt::join(trace.words, ", "));
+  std::string board = fmt::format("{}{}", zh ? "单词：" : "Words: ", fmt::join(trace.words, ", "));
   std::vector<std::string> last = trace.words;
   for (size_t i = 0; i < trace.thoughts.size(); ++i) {
     const Thought& thought = trace.thoughts[i];
@@ -73,7 +73,7 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
     }
     board += fmt::format("{}", fmt::join(pieces, " < "));
   }
-  board += fmt::format("\n{} {}", zh ? "结果：" : "Result:", fmt::join(last, ", "));
+  board += fmt::format("\n{}{}", zh ? "结果：" : "Result: ", fmt::join(last, ", "));
   return prompt_of(zh ? chinese() : english(), board, which);
 }
 

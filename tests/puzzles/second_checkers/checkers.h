@@ -15,6 +15,7 @@ using SecondChecker = bool (*)(const nlohmann::json& given, const std::string& t
 // A task without one fails the test that asks for it.
 SecondChecker second_checker_of(const TaskEntry& task);
 
+bool plain_boolean_expressions(const nlohmann::json& given, const std::string& text);
 bool plain_cryptarithm(const nlohmann::json& given, const std::string& text);
 bool plain_dyck(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_errors(const nlohmann::json& given, const std::string& text);
@@ -28,6 +29,10 @@ bool plain_word_sorting_mistake(const nlohmann::json& given, const std::string& 
 
 // The cells of "[[1, 2], [3, 4]]" as texts without blanks and quotes; none where lists are nested otherwise.
 std::vector<std::vector<std::string>> plain_rows(const std::string& text);
+// What stands between separators, without blanks around it.
+std::vector<std::string> plain_words(const std::string& text, char separator);
+// The lines of a puzzle's English prompt: checkers of computed answers read these and nothing else of the puzzle.
+std::vector<std::string> plain_prompt_lines(const std::string& key, const nlohmann::json& given);
 // Whether every row and column, sorted, is 1, 2, … side.
 bool plain_latin(const std::vector<std::vector<std::string>>& rows, size_t side);
 // Whether the numbers of the board stand in the rows.

@@ -14,6 +14,7 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
+    {"boolean_expressions", plain_boolean_expressions},    //
     {"cryptarithm", plain_cryptarithm},                    //
     {"dyck_language", plain_dyck},                         //
     {"dyck_language_errors", plain_dyck_errors},           //

@@ -1,7 +1,10 @@
 #include "puzzles/second_checkers/checkers.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
+
+#include "puzzles/tasks.h"
 
 namespace longhaul::puzzles {
 
@@ -50,6 +53,27 @@ bool plain_given(const nlohmann::json& board, const std::vector<std::vector<std:
     }
   }
   return true;
+}
+
+std::vector<std::string> plain_words(const std::string& text, char separator) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (c == separator) {
+      words.emplace_back();
+    } else if (c != ' ' || !words.back().empty()) {
+      words.back() += c;
+    }
+  }
+  for (std::string& word : words) {
+    while (word.ends_with(' ')) word.pop_back();
+  }
+  return words;
+}
+
+// Of the templates, one that depends on the puzzle, so that all are read in time.
+std::vector<std::string> plain_prompt_lines(const std::string& key, const nlohmann::json& given) {
+  const auto which = static_cast<int64_t>(std::hash<std::string>{}(given.dump()) % kTemplates);
+  return plain_words(task_named(key).prompt(given, Language::kEnglish, which), '\n');
 }
 
 }  // namespace longhaul::puzzles

@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "puzzles/second_checkers/checkers.h"
-#include "puzzles/tasks.h"
 
 namespace longhaul::puzzles {
 
@@ -38,15 +36,12 @@ PlainGroups plain_groups(const std::string& line) {
 // From the prompt's lines. Groups are told by what the words begin with: a group of several words is one whose words agree in all
 // letters that were looked at, so what comes next can be found from the texts of the words alone.
 bool plain_word_sorting_mistake(const nlohmann::json& given, const std::string& text) {
-  static int64_t turn = 0;
-  const std::string prompt = task_named("word_sorting_mistake").prompt(given, Language::kEnglish, turn++ % kTemplates);
-  std::istringstream lines(prompt);
   std::map<std::string, size_t> looked_at;  // letters of each word
   PlainGroups state;
-  std::string line, letters;
   const auto is_of_several = [&](const std::set<std::string>& group) { return group.size() > 1; };
   int64_t number = 0, wrong = 0;
-  while (std::getline(lines, line) && wrong == 0) {
+  for (const std::string& line : plain_prompt_lines("word_sorting_mistake", given)) {
+    if (wrong != 0) break;
     if (line.starts_with("Words: ")) {
       const auto words = split_at(line.substr(7), ", ");
       state = {{words.begin(), words.end()}};
