@@ -17,22 +17,24 @@
 #include "puzzles/sudoku/sudoku.h"
 #include "puzzles/word_sorting/word_sorting.h"
 #include "puzzles/word_sorting_mistake/word_sorting_mistake.h"
+#include "puzzles/wordscapes/wordscapes.h"
 
 namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
-      &boolean_expressions::kTask,   //
-      &cryptarithm::kTask,           //
-      &dyck_language::kTask,         //
+      &boolean_expressions::kTask,  //
+      &cryptarithm::kTask,  //
+      &dyck_language::kTask,  //
       &dyck_language_errors::kTask,  //
-      &futoshiki::kTask,             //
-      &kukurasu::kTask,              //
-      &mathador::kTask,              //
-      &skyscraper_puzzle::kTask,     //
-      &sudoku::kTask,                //
-      &word_sorting::kTask,          //
+      &futoshiki::kTask,  //
+      &kukurasu::kTask,  //
+      &mathador::kTask,  //
+      &skyscraper_puzzle::kTask,  //
+      &sudoku::kTask,  //
+      &word_sorting::kTask,  //
       &word_sorting_mistake::kTask,  //
+      &wordscapes::kTask,  //
   };
   return kAll;
 }

@@ -26,6 +26,7 @@ bool plain_skyscrapers(const nlohmann::json& given, const std::string& text);
 bool plain_sudoku(const nlohmann::json& given, const std::string& text);
 bool plain_word_sorting(const nlohmann::json& given, const std::string& text);
 bool plain_word_sorting_mistake(const nlohmann::json& given, const std::string& text);
+bool plain_wordscapes(const nlohmann::json& given, const std::string& text);
 
 // The cells of "[[1, 2], [3, 4]]" as texts without blanks and quotes; none where lists are nested otherwise.
 std::vector<std::vector<std::string>> plain_rows(const std::string& text);

@@ -14,17 +14,18 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
-    {"boolean_expressions", plain_boolean_expressions},    //
-    {"cryptarithm", plain_cryptarithm},                    //
-    {"dyck_language", plain_dyck},                         //
-    {"dyck_language_errors", plain_dyck_errors},           //
-    {"futoshiki", plain_futoshiki},                        //
-    {"kukurasu", plain_kukurasu},                          //
-    {"mathador", plain_mathador},                          //
-    {"skyscraper_puzzle", plain_skyscrapers},              //
-    {"sudoku", plain_sudoku},                              //
-    {"word_sorting", plain_word_sorting},                  //
+    {"boolean_expressions", plain_boolean_expressions},  //
+    {"cryptarithm", plain_cryptarithm},  //
+    {"dyck_language", plain_dyck},  //
+    {"dyck_language_errors", plain_dyck_errors},  //
+    {"futoshiki", plain_futoshiki},  //
+    {"kukurasu", plain_kukurasu},  //
+    {"mathador", plain_mathador},  //
+    {"skyscraper_puzzle", plain_skyscrapers},  //
+    {"sudoku", plain_sudoku},  //
+    {"word_sorting", plain_word_sorting},  //
     {"word_sorting_mistake", plain_word_sorting_mistake},  //
+    {"wordscapes", plain_wordscapes},  //
 };
 
 }  // namespace
