@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/path_text.h"
 #include "base/progress.h"
@@ -141,10 +142,46 @@ ExitCode show_puzzle(const PuzzleArguments& arguments) {
   return ExitCode::kDone;
 }
 
+void refuse_other_than_lines(const std::string& out) {
+  if (!out.ends_with(".jsonl"))
+    throw Error({.code = ExitCode::kUsage, .what = "only JSON Lines can be written", .expected = "--out FILE.jsonl", .found = out});
+}
+
+// Puzzles of public files of a task as records in English. Nothing is proved of them, and no seed makes them again.
+ExitCode import_puzzles(const PuzzleArguments& arguments) {
+  refuse_other_than_lines(arguments.out);
+  const pz::TaskEntry& task = pz::task_named(arguments.task);
+  if (task.read_public_file == nullptr) {
+    std::vector<std::string_view> known;
+    for (const pz::TaskEntry* each : pz::tasks()) {
+      if (each->read_public_file != nullptr) known.push_back(each->key);
+    }
+    throw Error({.code = ExitCode::kUsage,
+                 .what = fmt::format("no public files of {} are known", task.key),
+                 .expected = fmt::format("one of {}", fmt::join(known, ", ")),
+                 .found = std::string(task.key),
+                 .hint = "longhaul puzzles generate makes puzzles of every task"});
+  }
+  std::string lines;
+  int64_t index = 0;
+  const std::filesystem::path from = path_of_text(arguments.file);
+  for (const std::filesystem::path& file : std::filesystem::is_directory(from) ? list_files(from) : std::vector{from}) {
+    if (file != from && file.extension() != ".json" && file.extension() != ".jsonl") continue;
+    for (pz::Puzzle& puzzle : task.read_public_file(read_text(file), file.string())) {
+      pz::MadePuzzle made{.puzzle = std::move(puzzle), .index = index++};
+      made.hash = xxh3(task.canonical(made.puzzle.given));
+      nlohmann::ordered_json record = pz::to_record(made, {.task = &task});
+      record["n_solutions"] = 0;
+      lines += record.dump() + "\n";
+    }
+  }
+  write_text_atomically(path_of_text(arguments.out), lines);
+  print(fmt::format("{} in {}\n", counted(index, "puzzle"), arguments.out));
+  return ExitCode::kDone;
+}
+
 ExitCode generate_puzzles(const PuzzleArguments& arguments) {
-  if (!arguments.out.ends_with(".jsonl"))
-    throw Error(
-        {.code = ExitCode::kUsage, .what = "only JSON Lines can be written", .expected = "--out FILE.jsonl", .found = arguments.out});
+  refuse_other_than_lines(arguments.out);
   std::string lines;
   const uint64_t seed = seed_of(arguments);
   for (const std::string& name : arguments.tasks) {
@@ -278,6 +315,15 @@ void add_puzzles(Command& program) {
   generate.option("--count", arguments->count, "puzzles of each task").at_least(1).at_most(10000000).default_shown();
   generate.option("--out", arguments->out, "the file to write: FILE.jsonl").required();
   generate.on_run([arguments] { return generate_puzzles(*arguments); });
+
+  Command importing = group.add("import", "puzzles of public files of a task as JSON Lines, in English",
+                                {{"ZebraLogic", "puzzles import zebra_puzzle grid_mode.json --out zebra.jsonl"},
+                                 {"all files of a folder", "puzzles import zebra_puzzle FOLDER --out zebra.jsonl"},
+                                 {"puzzles of our own", "puzzles generate zebra_puzzle --out zebra.jsonl"}});
+  importing.option("TASK", arguments->task, "the task that they belong to").required();
+  importing.option("FILE", arguments->file, "a .json or .jsonl file, or a folder of them").required();
+  importing.option("--out", arguments->out, "the file to write: FILE.jsonl").required();
+  importing.on_run([arguments] { return import_puzzles(*arguments); });
 
   Command verify = group.add("verify", "verdicts on answers to puzzles of a file",
                              {{"a table", "puzzles verify puzzles.jsonl --answers answers.jsonl"},

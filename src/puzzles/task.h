@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "puzzles/engine/draw.h"
 #include "puzzles/engine/knobs.h"
@@ -50,6 +51,8 @@ struct TaskEntry {
   // The puzzle for prompts in a language, where solutions or what public verifiers read are told in words; the verifier
   // takes the words of either language. Null: a puzzle is the same in all.
   Puzzle (*in_language)(Puzzle puzzle, Language language) = nullptr;
+  // The puzzles of a public file of the task, its text given; errors (kData) name `where`. Null: there is no such file.
+  std::vector<Puzzle> (*read_public_file)(const std::string& text, const std::string& where) = nullptr;
 };
 
 }  // namespace longhaul::puzzles

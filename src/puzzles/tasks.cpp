@@ -6,35 +6,45 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "puzzles/arc_agi/arc_agi.h"
 #include "puzzles/boolean_expressions/boolean_expressions.h"
+#include "puzzles/cipher/cipher.h"
 #include "puzzles/cryptarithm/cryptarithm.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
 #include "puzzles/futoshiki/futoshiki.h"
 #include "puzzles/kukurasu/kukurasu.h"
+#include "puzzles/math_path/math_path.h"
 #include "puzzles/mathador/mathador.h"
+#include "puzzles/operation/operation.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/sudoku/sudoku.h"
 #include "puzzles/word_sorting/word_sorting.h"
 #include "puzzles/word_sorting_mistake/word_sorting_mistake.h"
 #include "puzzles/wordscapes/wordscapes.h"
+#include "puzzles/zebra_puzzle/zebra_puzzle.h"
 
 namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
-      &boolean_expressions::kTask,  //
-      &cryptarithm::kTask,  //
-      &dyck_language::kTask,  //
+      &arc_agi::kTask,               //
+      &boolean_expressions::kTask,   //
+      &cipher::kTask,                //
+      &cryptarithm::kTask,           //
+      &dyck_language::kTask,         //
       &dyck_language_errors::kTask,  //
-      &futoshiki::kTask,  //
-      &kukurasu::kTask,  //
-      &mathador::kTask,  //
-      &skyscraper_puzzle::kTask,  //
-      &sudoku::kTask,  //
-      &word_sorting::kTask,  //
+      &futoshiki::kTask,             //
+      &kukurasu::kTask,              //
+      &math_path::kTask,             //
+      &mathador::kTask,              //
+      &operation::kTask,             //
+      &skyscraper_puzzle::kTask,     //
+      &sudoku::kTask,                //
+      &word_sorting::kTask,          //
       &word_sorting_mistake::kTask,  //
-      &wordscapes::kTask,  //
+      &wordscapes::kTask,            //
+      &zebra_puzzle::kTask,          //
   };
   return kAll;
 }

@@ -15,18 +15,23 @@ using SecondChecker = bool (*)(const nlohmann::json& given, const std::string& t
 // A task without one fails the test that asks for it.
 SecondChecker second_checker_of(const TaskEntry& task);
 
+bool plain_arc_agi(const nlohmann::json& given, const std::string& text);
 bool plain_boolean_expressions(const nlohmann::json& given, const std::string& text);
+bool plain_cipher(const nlohmann::json& given, const std::string& text);
 bool plain_cryptarithm(const nlohmann::json& given, const std::string& text);
 bool plain_dyck(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_errors(const nlohmann::json& given, const std::string& text);
 bool plain_futoshiki(const nlohmann::json& given, const std::string& text);
 bool plain_kukurasu(const nlohmann::json& given, const std::string& text);
+bool plain_math_path(const nlohmann::json& given, const std::string& text);
 bool plain_mathador(const nlohmann::json& given, const std::string& text);
+bool plain_operation(const nlohmann::json& given, const std::string& text);
 bool plain_skyscrapers(const nlohmann::json& given, const std::string& text);
 bool plain_sudoku(const nlohmann::json& given, const std::string& text);
 bool plain_word_sorting(const nlohmann::json& given, const std::string& text);
 bool plain_word_sorting_mistake(const nlohmann::json& given, const std::string& text);
 bool plain_wordscapes(const nlohmann::json& given, const std::string& text);
+bool plain_zebra_puzzle(const nlohmann::json& given, const std::string& text);
 
 // The cells of "[[1, 2], [3, 4]]" as texts without blanks and quotes; none where lists are nested otherwise.
 std::vector<std::vector<std::string>> plain_rows(const std::string& text);

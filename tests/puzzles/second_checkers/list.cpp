@@ -14,18 +14,23 @@ struct Row {
 };
 // One row a line, sorted by key.
 constexpr Row kCheckers[] = {
-    {"boolean_expressions", plain_boolean_expressions},  //
-    {"cryptarithm", plain_cryptarithm},  //
-    {"dyck_language", plain_dyck},  //
-    {"dyck_language_errors", plain_dyck_errors},  //
-    {"futoshiki", plain_futoshiki},  //
-    {"kukurasu", plain_kukurasu},  //
-    {"mathador", plain_mathador},  //
-    {"skyscraper_puzzle", plain_skyscrapers},  //
-    {"sudoku", plain_sudoku},  //
-    {"word_sorting", plain_word_sorting},  //
+    {"arc_agi", plain_arc_agi},                            //
+    {"boolean_expressions", plain_boolean_expressions},    //
+    {"cipher", plain_cipher},                              //
+    {"cryptarithm", plain_cryptarithm},                    //
+    {"dyck_language", plain_dyck},                         //
+    {"dyck_language_errors", plain_dyck_errors},           //
+    {"futoshiki", plain_futoshiki},                        //
+    {"kukurasu", plain_kukurasu},                          //
+    {"math_path", plain_math_path},                        //
+    {"mathador", plain_mathador},                          //
+    {"operation", plain_operation},                        //
+    {"skyscraper_puzzle", plain_skyscrapers},              //
+    {"sudoku", plain_sudoku},                              //
+    {"word_sorting", plain_word_sorting},                  //
     {"word_sorting_mistake", plain_word_sorting_mistake},  //
-    {"wordscapes", plain_wordscapes},  //
+    {"wordscapes", plain_wordscapes},                      //
+    {"zebra_puzzle", plain_zebra_puzzle},                  //
 };
 
 }  // namespace

@@ -58,14 +58,14 @@ int64_t counted(const nlohmann::json& given) {
 
 TEST(Wordscapes, FillingsAreCountedAsByTryingAll) {
   const std::vector<nlohmann::json> boards = {
-      board_of({"XXX", "X0X", "XXX"}, {"aba", "aca"}, {"ada", "aea"}),       // four ways
-      board_of({"XXX", "X0X", "XXX"}, {"cat", "tea"}, {"cat", "tea"}),       // none
-      board_of({"XXX", "X0X", "XXX"}, {"cat", "tot"}, {"cut", "tat"}),       // one
-      board_of({"XXX", "000", "XXX"}, {"cat", "dog"}, {}),                   // two
-      board_of({"XXX", "000", "XXX"}, {"cat", "cat"}, {}),                   // one: both are the same word
-      board_of({"XXX", "000", "XXX"}, {"cat"}, {}),                          // none: a slot stays open
-      board_of({"XXX", "000", "000"}, {"cat"}, {"cat"}),                     // none: a word has no slot
-      board_of({"XX0", "0XX", "00X"}, {"ab", "cd"}, {"bc", "de"}),           // one
+      board_of({"XXX", "X0X", "XXX"}, {"aba", "aca"}, {"ada", "aea"}),  // four ways
+      board_of({"XXX", "X0X", "XXX"}, {"cat", "tea"}, {"cat", "tea"}),  // none
+      board_of({"XXX", "X0X", "XXX"}, {"cat", "tot"}, {"cut", "tat"}),  // one
+      board_of({"XXX", "000", "XXX"}, {"cat", "dog"}, {}),              // two
+      board_of({"XXX", "000", "XXX"}, {"cat", "cat"}, {}),              // one: both are the same word
+      board_of({"XXX", "000", "XXX"}, {"cat"}, {}),                     // none: a slot stays open
+      board_of({"XXX", "000", "000"}, {"cat"}, {"cat"}),                // none: a word has no slot
+      board_of({"XX0", "0XX", "00X"}, {"ab", "cd"}, {"bc", "de"}),      // one
   };
   for (const nlohmann::json& board : boards) EXPECT_EQ(counted(board), plain_count(board)) << board.dump();
   EXPECT_EQ(counted(boards[0]), 4);
