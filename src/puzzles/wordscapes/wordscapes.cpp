@@ -12,9 +12,9 @@ namespace longhaul::puzzles::wordscapes {
 namespace {
 
 constexpr int64_t kLargestSide = 20;
-constexpr Knob kKnobs[] = {{"side", 4, kLargestSide, 5, 13, "rows and columns"},
-                           {"words", 3, 30, 4, 16, "words that stand across and down, together"},
-                           {"crossings", 2, 60, 3, 18, "cells at least that belong to two words"}};
+constexpr Knob kKnobs[] = {{"side", 4, kLargestSide, 5, 15, "rows and columns"},
+                           {"words", 3, 30, 4, 11, "words that stand across and down, together"},
+                           {"crossings", 2, 60, 3, 10, "cells at least that belong to two words"}};
 
 // Words by length and by the letter at one place, so that those which may cross a letter are found at once.
 const std::vector<std::string_view>& words_with(size_t length, size_t place, char letter) {
@@ -35,10 +35,10 @@ class Growing {
 
   bool grow(int64_t words, int64_t crossings) {
     place_first();
-    for (int64_t i = 0; i < 12 * words && placed() < words; ++i) {
-      // Crossings that a word a time would not bring are made first, while there is room for words that cross several others.
+    for (int64_t i = 0; i < 30 * words && placed() < words; ++i) {
+      // Once there are some words, crossings that a word a time would not bring come from words that cross several others.
       const int64_t missing = crossings - crossings_, left = words - placed();
-      try_one(missing > left ? 2 : 1);
+      try_one(missing > left && 2 * placed() >= words ? 2 : 1);
     }
     return placed() == words && crossings_ >= crossings;
   }

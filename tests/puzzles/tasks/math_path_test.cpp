@@ -37,7 +37,7 @@ TEST(MathPath, WhatPublicVerifiersLetThroughIsRefused) {
   EXPECT_EQ(code("[[3 * (4 + 2) / 1 = 9]]"), VerdictCode::kRuleBroken);
   EXPECT_EQ(code("[[3 * (4 + 2) / 1 = 9 or(True)]]"), VerdictCode::kUnreadable);
   EXPECT_EQ(code("[[(3 * 4) + 2 / 2 = 9]]"), VerdictCode::kShape);
-  EXPECT_EQ(code("[[3 * 4 + (2 / 2) = 9]]"), VerdictCode::kShape);
+  EXPECT_EQ(code("[[3 * 4 + (2 / 2) = 9]]"), VerdictCode::kGivenChanged);
   EXPECT_EQ(code("[[3 * (4 + 2) / 2 = 8]]"), VerdictCode::kGivenChanged);
   EXPECT_EQ(code("[[3 * (4 + 3) / 2 = 9]]"), VerdictCode::kGivenChanged);
   EXPECT_EQ(code("[[33 * (4 + 2) / 2 = 9]]"), VerdictCode::kShape);
