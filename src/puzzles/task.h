@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "puzzles/engine/draw.h"
 #include "puzzles/engine/knobs.h"
@@ -54,6 +55,8 @@ struct TaskEntry {
   // The `given` of what a public generator wrote: an object with question, answer and metadata (an object), where
   // metadata alone is not enough. Null: metadata is the given.
   nlohmann::json (*from_reference)(const nlohmann::json& object) = nullptr;
+  // The puzzles of a public file of the task, its text given; errors (kData) name `where`. Null: there is no such file.
+  std::vector<Puzzle> (*read_public_file)(const std::string& text, const std::string& where) = nullptr;
 };
 
 }  // namespace longhaul::puzzles

@@ -6,17 +6,21 @@
 
 #include "base/error.h"
 #include "base/text/text.h"
+#include "puzzles/arc_agi/arc_agi.h"
 #include "puzzles/arrow_maze/arrow_maze.h"
 #include "puzzles/boolean_expressions/boolean_expressions.h"
 #include "puzzles/buggy_tables/buggy_tables.h"
 #include "puzzles/calcudoko/calcudoko.h"
 #include "puzzles/campsite/campsite.h"
+#include "puzzles/cipher/cipher.h"
+#include "puzzles/cryptarithm/cryptarithm.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
 #include "puzzles/dyck_language_reasoning_errors/dyck_language_reasoning_errors.h"
 #include "puzzles/futoshiki/futoshiki.h"
 #include "puzzles/goods_exchange/goods_exchange.h"
 #include "puzzles/kukurasu/kukurasu.h"
+#include "puzzles/math_path/math_path.h"
 #include "puzzles/mathador/mathador.h"
 #include "puzzles/minesweeper/minesweeper.h"
 #include "puzzles/norinori/norinori.h"
@@ -24,6 +28,7 @@
 #include "puzzles/numbrix/numbrix.h"
 #include "puzzles/object_counting/object_counting.h"
 #include "puzzles/object_properties/object_properties.h"
+#include "puzzles/operation/operation.h"
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 #include "puzzles/space_reasoning/space_reasoning.h"
 #include "puzzles/space_reasoning_tree/space_reasoning_tree.h"
@@ -32,22 +37,30 @@
 #include "puzzles/survo/survo.h"
 #include "puzzles/time_sequence/time_sequence.h"
 #include "puzzles/web_of_lies/web_of_lies.h"
+#include "puzzles/word_sorting/word_sorting.h"
+#include "puzzles/word_sorting_mistake/word_sorting_mistake.h"
+#include "puzzles/wordscapes/wordscapes.h"
+#include "puzzles/zebra_puzzle/zebra_puzzle.h"
 
 namespace longhaul::puzzles {
 
 std::span<const TaskEntry* const> tasks() {
   static constexpr const TaskEntry* kAll[] = {
+      &arc_agi::kTask,                         //
       &arrow_maze::kTask,                      //
       &boolean_expressions::kTask,             //
       &buggy_tables::kTask,                    //
       &calcudoko::kTask,                       //
       &campsite::kTask,                        //
+      &cipher::kTask,                          //
+      &cryptarithm::kTask,                     //
       &dyck_language::kTask,                   //
       &dyck_language_errors::kTask,            //
       &dyck_language_reasoning_errors::kTask,  //
       &futoshiki::kTask,                       //
       &goods_exchange::kTask,                  //
       &kukurasu::kTask,                        //
+      &math_path::kTask,                       //
       &mathador::kTask,                        //
       &minesweeper::kTask,                     //
       &norinori::kTask,                        //
@@ -55,6 +68,7 @@ std::span<const TaskEntry* const> tasks() {
       &numbrix::kTask,                         //
       &object_counting::kTask,                 //
       &object_properties::kTask,               //
+      &operation::kTask,                       //
       &skyscraper_puzzle::kTask,               //
       &space_reasoning::kTask,                 //
       &space_reasoning_tree::kTask,            //
@@ -63,6 +77,10 @@ std::span<const TaskEntry* const> tasks() {
       &survo::kTask,                           //
       &time_sequence::kTask,                   //
       &web_of_lies::kTask,                     //
+      &word_sorting::kTask,                    //
+      &word_sorting_mistake::kTask,            //
+      &wordscapes::kTask,                      //
+      &zebra_puzzle::kTask,                    //
   };
   return kAll;
 }

@@ -242,10 +242,12 @@ constexpr std::string_view kShortAnswers[] = {
     "dyck_language_reasoning_errors",  //
     "object_counting",                 //
     "object_properties",               //
+    "operation",                       //
     "space_reasoning",                 //
     "space_reasoning_tree",            //
     "time_sequence",                   //
     "web_of_lies",                     //
+    "word_sorting_mistake",            //
 };
 
 TEST(PuzzleTasks, PromptsHoldWhatIsAskedInBothLanguages) {

@@ -24,8 +24,9 @@ ExitCode show_puzzle(const ShowArguments& arguments) {
     print_json(puzzles::to_record(made, of));
     return ExitCode::kDone;
   }
-  print(task.prompt(made.puzzle.given, of.language, puzzles::template_of(arguments.index)) + "\n");
-  if (arguments.solution) print("\nSolution: " + made.puzzle.solution + "\n");
+  const puzzles::Puzzle puzzle = puzzles::puzzle_in(task, made.puzzle, of.language);
+  print(task.prompt(puzzle.given, of.language, puzzles::template_of(arguments.index)) + "\n");
+  if (arguments.solution) print("\nSolution: " + puzzle.solution + "\n");
   return ExitCode::kDone;
 }
 

@@ -9,6 +9,7 @@ void add_puzzles_list(Command& group);
 void add_puzzles_show(Command& group);
 void add_puzzles_play(Command& group);
 void add_puzzles_generate(Command& group);
+void add_puzzles_import(Command& group);
 void add_puzzles_convert(Command& group);
 void add_puzzles_verify(Command& group);
 void add_puzzles_calibrate(Command& group);

@@ -16,17 +16,21 @@ using SecondChecker = bool (*)(const nlohmann::json& given, const std::string& t
 // A task without one fails the test that asks for it.
 SecondChecker second_checker_of(const TaskEntry& task);
 
+bool plain_arc_agi(const nlohmann::json& given, const std::string& text);
 bool plain_arrow_maze(const nlohmann::json& given, const std::string& text);
 bool plain_boolean_expressions(const nlohmann::json& given, const std::string& text);
 bool plain_buggy_tables(const nlohmann::json& given, const std::string& text);
 bool plain_calcudoko(const nlohmann::json& given, const std::string& text);
 bool plain_campsite(const nlohmann::json& given, const std::string& text);
+bool plain_cipher(const nlohmann::json& given, const std::string& text);
+bool plain_cryptarithm(const nlohmann::json& given, const std::string& text);
 bool plain_dyck(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_errors(const nlohmann::json& given, const std::string& text);
 bool plain_dyck_language_reasoning_errors(const nlohmann::json& given, const std::string& text);
 bool plain_futoshiki(const nlohmann::json& given, const std::string& text);
 bool plain_goods_exchange(const nlohmann::json& given, const std::string& text);
 bool plain_kukurasu(const nlohmann::json& given, const std::string& text);
+bool plain_math_path(const nlohmann::json& given, const std::string& text);
 bool plain_mathador(const nlohmann::json& given, const std::string& text);
 bool plain_minesweeper(const nlohmann::json& given, const std::string& text);
 bool plain_norinori(const nlohmann::json& given, const std::string& text);
@@ -34,6 +38,7 @@ bool plain_number_wall(const nlohmann::json& given, const std::string& text);
 bool plain_numbrix(const nlohmann::json& given, const std::string& text);
 bool plain_object_counting(const nlohmann::json& given, const std::string& text);
 bool plain_object_properties(const nlohmann::json& given, const std::string& text);
+bool plain_operation(const nlohmann::json& given, const std::string& text);
 bool plain_skyscrapers(const nlohmann::json& given, const std::string& text);
 bool plain_space_reasoning(const nlohmann::json& given, const std::string& text);
 bool plain_space_reasoning_tree(const nlohmann::json& given, const std::string& text);
@@ -42,6 +47,10 @@ bool plain_sudoku(const nlohmann::json& given, const std::string& text);
 bool plain_survo(const nlohmann::json& given, const std::string& text);
 bool plain_time_sequence(const nlohmann::json& given, const std::string& text);
 bool plain_web_of_lies(const nlohmann::json& given, const std::string& text);
+bool plain_word_sorting(const nlohmann::json& given, const std::string& text);
+bool plain_word_sorting_mistake(const nlohmann::json& given, const std::string& text);
+bool plain_wordscapes(const nlohmann::json& given, const std::string& text);
+bool plain_zebra_puzzle(const nlohmann::json& given, const std::string& text);
 
 // The cells of "[[1, 2], [3, 4]]" as texts without blanks and quotes; none where lists are nested otherwise.
 std::vector<std::vector<std::string>> plain_rows(const std::string& text);

@@ -1,0 +1,120 @@
+#include "puzzles/word_sorting/word_sorting.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+
+#include "puzzles/engine/answer.h"
+#include "puzzles/engine/dictionary.h"
+#include "puzzles/engine/drawn_words.h"
+#include "puzzles/engine/given.h"
+#include "puzzles/engine/literal.h"
+
+namespace longhaul::puzzles::word_sorting {
+namespace {
+
+constexpr Knob kKnobs[] = {{"front", 1, 26, 1, 8, "letters that come first in the new alphabet"},
+                           {"words", 4, 60, 5, 30, "words to sort"},
+                           {"shared_percent", 0, 100, 0, 60, "percent of the words that begin like another one, with three letters"}};
+
+std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
+  Sorting sorting;
+  std::array<char, 26> letters{};
+  std::iota(letters.begin(), letters.end(), 'a');
+  draw.shuffle(letters);
+  sorting.front.assign(letters.begin(), letters.begin() + knobs["front"]);
+  sorting.descending = draw.chance(50);
+  sorting.words = drawn_words(knobs["words"], knobs["shared_percent"], draw);
+  const std::vector<std::string> solution = sorted(sorting);
+  if (solution == sorting.words) return std::nullopt;  // the prompt would show the answer
+  return Puzzle{.given = {{"front", sorting.front}, {"order", sorting.descending ? "descending" : "ascending"}, {"words", sorting.words}},
+                .solution = fmt::format("{}", fmt::join(solution, ", "))};
+}
+
+// Words between commas, or a list of them. Upper case counts as lower case.
+std::optional<std::vector<std::string>> answered_words(std::string_view payload) {
+  std::vector<std::string> words;
+  if (trimmed(payload).starts_with('[')) {
+    const std::optional<Literal> list = read_literal(payload);
+    if (!list || !list->is_list()) return std::nullopt;
+    for (const Literal& item : list->items) words.push_back(item.text);
+  } else {
+    words = words_between(payload, ',');
+  }
+  for (std::string& word : words) {
+    for (char& c : word) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+      if (c < 'a' || c > 'z') return std::nullopt;
+    }
+    if (word.empty()) return std::nullopt;
+  }
+  return words;
+}
+
+Verdict verify(const nlohmann::json& given, std::string_view payload) {
+  const Sorting sorting = read_given(given);
+  const std::optional<std::vector<std::string>> answer = answered_words(payload);
+  if (!answer) return {VerdictCode::kUnreadable, "no words of letters with commas between them"};
+  std::vector<std::string> have = *answer, wanted = sorting.words;
+  std::ranges::sort(have);
+  std::ranges::sort(wanted);
+  if (have != wanted) return {VerdictCode::kShape, "it does not hold each given word once and no other"};
+  const std::vector<std::string> right = sorted(sorting);
+  for (size_t i = 0; i < right.size(); ++i) {
+    if ((*answer)[i] != right[i]) return {VerdictCode::kRuleBroken, fmt::format("'{}' is not word {} of the order", (*answer)[i], i + 1)};
+  }
+  return {};
+}
+
+// The same words in another order are the same puzzle.
+std::string canonical(const nlohmann::json& given) {
+  Sorting sorting = read_given(given);
+  std::ranges::sort(sorting.words);
+  return fmt::format("{} {} {}", sorting.front, sorting.descending, fmt::join(sorting.words, ","));
+}
+
+}  // namespace
+
+Sorting read_given(const nlohmann::json& given) {
+  const auto is_word = [](const nlohmann::json& text) {
+    return text.is_string() && !text.get_ref<const std::string&>().empty() && text.get_ref<const std::string&>().size() <= 40 &&
+           std::ranges::all_of(text.get_ref<const std::string&>(), [](char c) { return c >= 'a' && c <= 'z'; });
+  };
+  if (!given.is_object() || !given.contains("front") || !is_word(given["front"]) || !given.contains("order") ||
+      (given["order"] != "ascending" && given["order"] != "descending") || !given.contains("words") || !given["words"].is_array() ||
+      given["words"].empty() || given["words"].size() > 1000 || !std::ranges::all_of(given["words"], is_word))
+    refuse_given(kTask.key, "\"front\": letters, \"order\": \"ascending\" or \"descending\", and \"words\": words of a to z");
+  Sorting sorting{given["front"].get<std::string>(), given["order"] == "descending", given["words"].get<std::vector<std::string>>()};
+  if (std::set<char>(sorting.front.begin(), sorting.front.end()).size() != sorting.front.size() ||
+      std::set<std::string>(sorting.words.begin(), sorting.words.end()).size() != sorting.words.size())
+    refuse_given(kTask.key, "letters of \"front\" and words that are all different");
+  return sorting;
+}
+
+std::vector<std::string> sorted(const Sorting& sorting) {
+  std::array<int, 26> rank{};
+  for (size_t letter = 0; letter < 26; ++letter) {
+    const size_t in_front = sorting.front.find(static_cast<char>('a' + static_cast<char>(letter)));
+    rank[letter] = static_cast<int>(in_front == std::string::npos ? 26 + letter : in_front);
+  }
+  std::vector<std::string> words = sorting.words;
+  std::ranges::sort(words, [&](const std::string& a, const std::string& b) {
+    return std::ranges::lexicographical_compare(
+        a, b, {}, [&](char c) { return rank[static_cast<size_t>(c - 'a')]; }, [&](char c) { return rank[static_cast<size_t>(c - 'a')]; });
+  });
+  if (sorting.descending) std::ranges::reverse(words);
+  return words;
+}
+
+const TaskEntry kTask = {.key = "word_sorting",
+                         .title = "Sort words by a new alphabet",
+                         .uniqueness = Uniqueness::kComputed,
+                         .knobs = kKnobs,
+                         .generate = generate,
+                         .prompt = prompt,
+                         .verify = verify,
+                         .count_solutions = nullptr,
+                         .canonical = canonical};
+
+}  // namespace longhaul::puzzles::word_sorting
