@@ -78,6 +78,23 @@ nlohmann::ordered_json json_of(const Estimate& estimate) {
   return {estimate.mean, std::isnan(estimate.error) ? nlohmann::ordered_json() : nlohmann::ordered_json(estimate.error)};
 }
 
+// Runs this in so many threads beside each other, or in this one; the first of their exceptions is thrown when all have ended.
+void run_at_once(int64_t threads, const std::function<void()>& work) {
+  if (threads == 1) return work();
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (int64_t i = 0; i < threads; ++i) workers.push_back(std::make_unique<Worker>("ask model"));
+  for (auto& worker : workers) worker->post(work);
+  std::exception_ptr first;
+  for (auto& worker : workers) {
+    try {
+      worker->wait();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 }  // namespace
 
 int64_t LevelResult::answers() const {
@@ -143,22 +160,7 @@ Calibration calibrate(const CalibrateSettings& settings, const AskModel& ask, co
       throw;
     }
   };
-  if (settings.at_once == 1) {
-    work();
-  } else {
-    std::vector<std::unique_ptr<Worker>> workers;
-    for (int64_t i = 0; i < settings.at_once; ++i) workers.push_back(std::make_unique<Worker>("ask model"));
-    for (auto& worker : workers) worker->post(work);
-    std::exception_ptr first;
-    for (auto& worker : workers) {
-      try {
-        worker->wait();
-      } catch (...) {
-        if (!first) first = std::current_exception();
-      }
-    }
-    if (first) std::rethrow_exception(first);
-  }
+  run_at_once(settings.at_once, work);
   Calibration all;
   for (size_t i = 0; i < jobs.size(); ++i) {
     TaskLevels& of_task = all[std::string(jobs[i].task->key)];
