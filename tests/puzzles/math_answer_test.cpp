@@ -86,6 +86,9 @@ TEST(MathAnswer, NamesUnitsAndWords) {
   same("\\text{(A)}", "(A)");
   same("\\text{A}", "A");
   same("$\\frac{1}{2}$.", "0.5");
+  same("12 square units^2", "12");
+  same("2 pi", "2\\pi");
+  other("2 pi", "2");
   other("12 \\text{ cm}", "13 \\text{ cm}");
   other("\\text{Monday}", "\\text{Tuesday}");
   other("x = 5", "x = 6");
@@ -96,7 +99,8 @@ TEST(MathAnswer, NothingIsTooOddToBeCompared) {
   for (const std::string& odd :
        {std::string(3000, '('), std::string(1900, '('), std::string("\\frac"), std::string("\\sqrt["), std::string("^^^"),
         std::string("99999999999999999999"), std::string("(((1)))^32^32^32"), std::string("\\text{"), std::string("x^{"),
-        std::string("(a+b+c+d+e+f+g)^{32}"), std::string(400, '^') + "2", std::string("\\begin{pmatrix}\\end{pmatrix}")})
+        std::string("(a+b+c+d+e+f+g)^{32}"), std::string(400, '^') + "2", std::string("\\begin{pmatrix}\\end{pmatrix}"),
+        "1 " + std::string(1900, 'a') + "!"})
     EXPECT_FALSE(same_math_answer(odd, "17")) << odd;
 }
 

@@ -29,7 +29,8 @@ ExitCode play_puzzle(const PlayArguments& arguments) {
     if (!std::getline(std::cin, line)) return std::nullopt;
     return line;
   };
-  puzzles::play({&task, made.puzzle, task.prompt(made.puzzle.given, of.language, puzzles::template_of(arguments.index))}, read_line, print);
+  const puzzles::Puzzle puzzle = puzzles::puzzle_in(task, made.puzzle, of.language);
+  puzzles::play({&task, puzzle, task.prompt(puzzle.given, of.language, puzzles::template_of(arguments.index))}, read_line, print);
   return ExitCode::kDone;
 }
 

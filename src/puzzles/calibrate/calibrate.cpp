@@ -55,8 +55,9 @@ MadePuzzle puzzle_of(const Job& job, const CalibrateSettings& settings) {
 
 FinishedPuzzle tried(const Job& job, const CalibrateSettings& settings, const AskModel& ask) {
   const MadePuzzle made = puzzle_of(job, settings);
-  const ReadRecord record{job.task, made.puzzle.given};
-  const std::string question = job.task->prompt(made.puzzle.given, settings.language, template_of(made.index));
+  const Puzzle puzzle = puzzle_in(*job.task, made.puzzle, settings.language);
+  const ReadRecord record{job.task, puzzle.given};
+  const std::string question = job.task->prompt(puzzle.given, settings.language, template_of(made.index));
   const auto first_seed = static_cast<uint64_t>(job.index * settings.answers);
   FinishedPuzzle result;
   for (const std::string& response : ask(asked_prompt(question, settings.language), settings.answers, first_seed)) {
@@ -76,6 +77,23 @@ void tell_level(const Job& job, const LevelResult& level) {
 
 nlohmann::ordered_json json_of(const Estimate& estimate) {
   return {estimate.mean, std::isnan(estimate.error) ? nlohmann::ordered_json() : nlohmann::ordered_json(estimate.error)};
+}
+
+// Runs this in so many threads beside each other, or in this one; the first of their exceptions is thrown when all have ended.
+void run_at_once(int64_t threads, const std::function<void()>& work) {
+  if (threads == 1) return work();
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (int64_t i = 0; i < threads; ++i) workers.push_back(std::make_unique<Worker>("ask model"));
+  for (auto& worker : workers) worker->post(work);
+  std::exception_ptr first;
+  for (auto& worker : workers) {
+    try {
+      worker->wait();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace
@@ -143,22 +161,7 @@ Calibration calibrate(const CalibrateSettings& settings, const AskModel& ask, co
       throw;
     }
   };
-  if (settings.at_once == 1) {
-    work();
-  } else {
-    std::vector<std::unique_ptr<Worker>> workers;
-    for (int64_t i = 0; i < settings.at_once; ++i) workers.push_back(std::make_unique<Worker>("ask model"));
-    for (auto& worker : workers) worker->post(work);
-    std::exception_ptr first;
-    for (auto& worker : workers) {
-      try {
-        worker->wait();
-      } catch (...) {
-        if (!first) first = std::current_exception();
-      }
-    }
-    if (first) std::rethrow_exception(first);
-  }
+  run_at_once(settings.at_once, work);
   Calibration all;
   for (size_t i = 0; i < jobs.size(); ++i) {
     TaskLevels& of_task = all[std::string(jobs[i].task->key)];

@@ -186,12 +186,31 @@ bool equal_values(const MathValue& a, const MathValue& b) {
   return a.items.size() == b.items.size();
 }
 
+// "12 square units^2" → "12"; none: no words of letters stand behind a number.
+std::optional<std::string> without_unit(const std::string& text) {
+  const auto is_letter_at = [&](size_t i) { return std::isalpha(static_cast<unsigned char>(text[i])) != 0; };
+  size_t end = text.size();
+  if (const size_t caret = text.rfind('^'); caret != std::string::npos && text.size() - caret <= 4) end = caret;
+  size_t begin = end;
+  while (true) {
+    size_t stop = begin, first = 0;
+    while (stop > 0 && (text[stop - 1] == ' ' || text[stop - 1] == '.')) --stop;
+    for (first = stop; first > 0 && is_letter_at(first - 1);) --first;
+    const std::string_view word = std::string_view(text).substr(first, stop - first);
+    if (word.size() < 2 || word == "pi" || word == "sqrt") break;
+    begin = first;
+  }
+  if (begin == end || begin == 0 || text[begin - 1] != ' ') return std::nullopt;
+  std::string bare(trimmed(std::string_view(text).substr(0, begin)));
+  if (bare.empty() || std::string_view("0123456789)}").find(bare.back()) == std::string_view::npos) return std::nullopt;
+  return bare;
+}
+
 // What an answer may mean: as it stands, with commas between thousands, without the words of a unit behind a number.
 std::vector<MathValue> readings_of(std::string_view answer) {
   const std::string text = plain_math(answer);
   std::vector<std::string> texts = {text};
   static const std::regex kThousands(R"(^(-?)(\d{1,3}(?:,\d{3})+)((?:\.\d+)?)(\D*)$)");
-  static const std::regex kUnit(R"(^(.*[\d)}])\s+(?:[A-Za-z]{2,}\.?\s*)+(?:\^\{?\d\}?)?$)");
   std::smatch match;
   if (std::regex_match(text, match, kThousands)) {
     std::string digits = match[2];
@@ -199,7 +218,7 @@ std::vector<MathValue> readings_of(std::string_view answer) {
     texts.push_back(std::string(match[1]) + digits + std::string(match[3]) + std::string(match[4]));
   }
   for (size_t i = 0, count = texts.size(); i < count; ++i) {
-    if (std::regex_match(texts[i], match, kUnit)) texts.push_back(match[1]);
+    if (auto bare = without_unit(texts[i])) texts.push_back(std::move(*bare));
   }
   std::vector<MathValue> readings;
   for (const std::string& each : texts) readings.push_back(value_of(each, 0));

@@ -26,7 +26,7 @@ NumberGrid grid_of(const std::string& rows) {  // "120 003": rows between blanks
   return grid;
 }
 
-const Rule& named(std::string_view name) {
+const Rule& rule_named(std::string_view name) {
   const auto found = std::ranges::find(rules(), name, &Rule::name);
   if (found == rules().end()) throw std::out_of_range(std::string(name));
   return *found;
@@ -79,22 +79,22 @@ TEST(ArcAgi, RulesByHand) {
                 {"columns by height", "102 112 132", "012 112 312"}};
   std::set<std::string> proved;
   for (const auto& known : kKnown) {
-    EXPECT_EQ(named(known.rule).apply(grid_of(known.before)), grid_of(known.after)) << known.rule;
+    EXPECT_EQ(rule_named(known.rule).apply(grid_of(known.before)), grid_of(known.after)) << known.rule;
     proved.insert(std::string(known.rule).substr(0, std::string(known.rule).find_first_of("0123456789")));
   }
-  EXPECT_EQ(named("scale 3").apply(grid_of("1")), grid_of("111 111 111"));
-  EXPECT_EQ(named("tile 3").apply(grid_of("1")), grid_of("111 111 111"));
+  EXPECT_EQ(rule_named("scale 3").apply(grid_of("1")), grid_of("111 111 111"));
+  EXPECT_EQ(rule_named("tile 3").apply(grid_of("1")), grid_of("111 111 111"));
   for (const Rule& rule : rules()) EXPECT_TRUE(proved.contains(rule.name.substr(0, rule.name.find_first_of("0123456789")))) << rule.name;
 }
 
 TEST(ArcAgi, RulesSayNothingWhereTheyCannot) {
-  EXPECT_FALSE(named("crop to largest object").apply(grid_of("102")));  // two of one size
-  EXPECT_FALSE(named("most frequent colour").apply(grid_of("102")));
-  EXPECT_FALSE(named("panels or").apply(grid_of("10520 11401")));  // no wall
-  EXPECT_FALSE(named("panels or").apply(grid_of("1020 1101")));    // no middle
-  EXPECT_FALSE(named("count objects").apply(grid_of("00 00")));
-  EXPECT_FALSE(named("crop to content").apply(grid_of("00 00")));
-  EXPECT_FALSE(named("tile 3").apply(NumberGrid(11, 2, 1)));
+  EXPECT_FALSE(rule_named("crop to largest object").apply(grid_of("102")));  // two of one size
+  EXPECT_FALSE(rule_named("most frequent colour").apply(grid_of("102")));
+  EXPECT_FALSE(rule_named("panels or").apply(grid_of("10520 11401")));  // no wall
+  EXPECT_FALSE(rule_named("panels or").apply(grid_of("1020 1101")));    // no middle
+  EXPECT_FALSE(rule_named("count objects").apply(grid_of("00 00")));
+  EXPECT_FALSE(rule_named("crop to content").apply(grid_of("00 00")));
+  EXPECT_FALSE(rule_named("tile 3").apply(NumberGrid(11, 2, 1)));
 }
 
 TEST(ArcAgi, DemonstrationsThatLeaveADoubtAreNotEnough) {
