@@ -350,11 +350,12 @@ struct HttpServer::State {
   std::deque<uint64_t> waiting_;  // whole requests that no thread has begun
   std::vector<bool> busy_;        // of workers_
   int wake_;
-  // The lowest rate at which a body must arrive and a reply be taken; below it the connection is closed.
-  constexpr double kSlowest_bytes_per_s = 64 << 10;
-  constexpr double kFarewell_s = 1;         // time to receive the last bytes before the connection is closed
-  constexpr int kAcceptedAtOnce = 64;       // before other events are handled
-  constexpr double kNoDescriptors_s = 0.2;  // pause where the process has no descriptor left
+  std::mutex mutex_;  // protects the next four members
+  std::vector<Made> made_;
+  bool ending_ = false, finishing_ = false, all_answered_ = false;
+  std::condition_variable finished_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<Worker> thread_;  // last: it uses all members above
 };
 
 HttpServer::HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
