@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/leavable_worker.h"
 #include "control/messages.h"
 #include "control/sensors.h"
 
@@ -36,6 +37,7 @@ class MachineWatch {
  private:
   struct State;
   std::shared_ptr<State> state_;
+  LeavableWorker worker_{"machine"};
 };
 
 }  // namespace longhaul::control

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/leavable_worker.h"
 #include "detect/detector.h"
 
 namespace longhaul::control {
@@ -44,6 +45,7 @@ class MinderWatch {
  private:
   struct State;
   std::shared_ptr<State> state_;
+  LeavableWorker worker_{"minder"};
 };
 
 }  // namespace longhaul::control

@@ -11,13 +11,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/worker.h"
 
 namespace longhaul::control {
 namespace {
 
 constexpr double kRetryOpening_s = 60;
-constexpr double kEnd_s = 2;  // for the thread to end; a driver or a file system that hangs does not keep the daemon
 
 }  // namespace
 
@@ -34,13 +32,12 @@ struct NodeSampler::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<int64_t> processes;
-  bool ending = false, gone = false;  // gone: the thread has ended
+  bool ending = false;
   // Of the thread alone.
   std::optional<detect::SampleRingWriter> ring;
   std::optional<detect::MachineSampler> sampler;
   double next_try_s = 0;
   bool warned = false;
-  std::unique_ptr<Worker> worker;
 };
 
 void NodeSampler::State::loop() {
@@ -67,9 +64,6 @@ void NodeSampler::State::loop() {
   }
   lock.unlock();
   finish();
-  lock.lock();
-  gone = true;
-  changed.notify_all();
 }
 
 void NodeSampler::State::begin() {
@@ -114,19 +108,16 @@ void NodeSampler::State::failed(const std::exception& error) {
 }
 
 NodeSampler::NodeSampler(NodeSamplerOptions options) : state_(std::make_shared<State>(std::move(options))) {
-  state_->worker = std::make_unique<Worker>("samples");
-  state_->worker->post([state = state_.get()] { state->loop(); });
+  worker_.post([state = state_] { state->loop(); });
 }
 
 NodeSampler::~NodeSampler() {
-  std::unique_lock lock(state_->mutex);
-  state_->ending = true;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ending = true;
+  }
   state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(kEnd_s), [&] { return state_->gone; });
-  lock.unlock();
-  if (ended) return;
-  log_warning("{}: its thread of samples hangs and is left behind", state_->options.owner.node);
-  new std::shared_ptr<State>(state_);  // on purpose: it lives as long as the thread that is in it, and ends with the process
+  if (!worker_.end()) log_warning("{}: its thread of samples hangs and is left behind", state_->options.owner.node);
 }
 
 void NodeSampler::ranks_run(std::vector<int64_t> processes) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/leavable_worker.h"
 #include "detect/sample_ring.h"
 
 namespace longhaul::control {
@@ -31,6 +32,7 @@ class NodeSampler {
  private:
   struct State;
   std::shared_ptr<State> state_;
+  LeavableWorker worker_{"samples"};
 };
 
 }  // namespace longhaul::control
