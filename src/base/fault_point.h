@@ -5,8 +5,9 @@
 //
 //   conditions  step, rank, generation, node (all that are given hold; rank, generation and node are RANK, LONGHAUL_GENERATION and LONGHAUL_NODE of the
 //               environment), count (only the n-th time that the others hold, from 1; otherwise every time), once=FILE (only while there is no such
-//               file; who meets it makes it, so that it comes once to a whole run, however often its processes are started: FaultMark)
-//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · eat=BYTES (of memory, which it then gives back: too much for a memory
+//               file; who meets it makes it, so that it comes once to a whole run, however often its processes are started: FaultMark),
+//               until=FILE (of wait: what ends it)
+//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · wait=SECONDS (at most: until there is the FILE of until=) · eat=BYTES (of memory, which it then gives back: too much for a memory
 //               group with less) · exit=CODE · fail=CODE (throws an Error of that exit code) ·
 //               corrupt (the caller damages what it has in hand: fault_point returns true)
 //
@@ -28,14 +29,14 @@
 
 namespace longhaul {
 
-enum class FaultAction { kKill, kSegfault, kAbort, kStop, kHang, kSlow, kEat, kExit, kFail, kCorrupt };
+enum class FaultAction { kKill, kSegfault, kAbort, kStop, kHang, kSlow, kWait, kEat, kExit, kFail, kCorrupt };
 
 struct PlannedFault {
   std::string point;
   std::optional<int64_t> step, rank, generation, count;
-  std::optional<std::string> node, once;
+  std::optional<std::string> node, once, until;
   FaultAction action = FaultAction::kKill;
-  double value = 0;  // of kSlow: seconds; of kEat: bytes; of kExit and kFail: the code
+  double value = 0;  // of kSlow and kWait: seconds; of kEat: bytes; of kExit and kFail: the code
   int64_t met = 0;   // how often all but count has held
 };
 
@@ -46,6 +47,8 @@ std::vector<PlannedFault> parse_faults(std::string_view text);
 struct FaultMark {
   int64_t generation = 0, rank = 0;  // LONGHAUL_GENERATION and RANK of who met it
   double wall_time = 0;              // Unix seconds
+  int64_t process = 0;               // its number: of exactly this one, which a status may not name yet
+  std::string node;                  // LONGHAUL_NODE; "-": none
 };
 std::optional<FaultMark> read_fault_mark(const std::filesystem::path& file);  // nothing: it has not come
 // False: it has come before. Error kDisk: the file cannot be made.
