@@ -73,6 +73,7 @@ class EventWriter {
   Common common_;
   std::vector<Reader> readers_;
   int64_t lost_ = 0, lost_now_ = 0;
+  std::optional<int64_t> first_lost_step_, last_lost_step_;  // of those that are lost now
 };
 
 // Every event of a file, in order. A torn last line is left out. A line that is damaged elsewhere (a bad disk) is passed over, with one
