@@ -62,6 +62,7 @@ struct HangFound {  // answer to AnalyseHang
   int64_t generation = 0;
   std::vector<int64_t> suspects;  // ranks; empty: nobody stands out
   bool program = false;           // ranks called different things: a mistake of the program, no machine's
+  bool stopped = false;           // the suspects' processes do not run at all, whatever of their work is late
   std::string text;               // rank, group, operation, line
 };
 struct Suspected {  // by a detector that looks at several nodes: stragglers, Minder

@@ -136,6 +136,7 @@ class Driving {
   // overdue_s: since its deadline; work: of a background thread that hangs.
   void suspect_hang(const std::string& text, double overdue_s, const std::string& work = "");
   void suspect();  // the state
+  std::vector<int64_t> silent_ranks() const;
   std::vector<int64_t> outliers() const;
   std::vector<int64_t> stuck_ranks() const;
   void hang_known(const std::vector<int64_t>& suspects, bool program, const std::string& text);
