@@ -35,8 +35,8 @@ ordered_json json_of(const observe::Comparison& events, const checkpoint::RunDif
   }
   ordered_json json = {{"equal", equal},
                        {"steps_in_both", events.steps_in_both},
-                       {"only_in_first", events.only_in_first},
-                       {"only_in_second", events.only_in_second},
+                       {"only_in_first", events.only_in_first.size()},
+                       {"only_in_second", events.only_in_second.size()},
                        {"first_step", events.first_step()},
                        {"fields", fields},
                        {"equal_checkpoints", checkpoints.equal_steps}};

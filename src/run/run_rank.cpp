@@ -215,7 +215,9 @@ void RankRun::tell_what_is_missing(observe::EventWriter& events, int64_t step) c
       .kind = "events_lost",
       .message = fmt::format(
           "{} missing from this file: rank 0 ended after the update and before its report; the run goes on from the state that the other ranks left",
-          which)});
+          which),
+      .first_step = told + 1,
+      .last_step = step});
 }
 
 void RankRun::open_board() {

@@ -60,6 +60,56 @@ TEST_F(LaunchedRun, CopiesForTheMemoryTierArePlanned) {
   EXPECT_GE(static_cast<double>(rows["checkpoint copy"].peak_bytes), 0.95 * copy);
 }
 
+// A log on a disk that is full takes nobody's exit code with it: of a run that has ended well, of one that failed, and of words that are refused.
+TEST_F(LaunchedRun, ExitCodesAreKeptWhereNothingCanBeSaid) {
+  const auto unsaid = [](const char* where, const Words& typed, const Words& environment) {
+    Words shell = {"bash", "-c", fmt::format("exec \"$@\" {}", where), "bash"};
+    shell.insert(shell.end(), typed.begin(), typed.end());
+    return run_process(shell, environment, 120).status;
+  };
+  const char* const nowhere = "> /dev/full 2>&1";
+  EXPECT_EQ(unsaid(nowhere, launch_words(2, {"train.steps=3", "optim.warmup_steps=1"}), {"NO_COLOR=1"}), 0);
+  EXPECT_EQ(steps_done(), 3);
+  EXPECT_EQ(unsaid(nowhere, words({"launch", "-n", "3"}, {"train.batch=4"}), {"NO_COLOR=1"}), 64)
+      << "three ranks do not share four sequences";
+  run_ = folder_ / "killed";
+  EXPECT_EQ(unsaid(nowhere, words({"launch", "-n", "2", "--restarts", "0"}, {"train.steps=3", "optim.warmup_steps=1"}),
+                   {"NO_COLOR=1", "LONGHAUL_FAULTS=step.update:step=2:rank=1 kill"}),
+            137);
+}
+
+// A byte of the past that a disk has damaged is passed over with a warning: the run goes on from its checkpoint, and ends well.
+TEST_F(LaunchedRun, ADamagedLineOfTheEventsEndsNoRun) {
+  const auto launch = [&](const char* steps) {
+    return run_process(launch_words(2, {steps, "optim.warmup_steps=1", "train.checkpoint_every=2"}), {"NO_COLOR=1"}, 120);
+  };
+  ASSERT_EQ(launch("train.steps=4").status, 0);
+  std::string text = read_text(run_ / "events.jsonl");
+  const size_t second_step = text.find("\"step\":2");
+  ASSERT_NE(second_step, std::string::npos);
+  text[second_step + 3] = '\0';
+  std::ofstream(run_ / "events.jsonl", std::ios::binary) << text;
+  const ProcessResult again = launch("train.steps=6");
+  EXPECT_EQ(again.status, 0) << again.errors;
+  EXPECT_THAT(again.errors + again.output, HasSubstr("damaged"));
+  EXPECT_EQ(steps_done(), 6);
+  std::vector<int64_t> steps;
+  for (const auto& step : events<observe::StepReport>()) steps.push_back(step.step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 3, 4, 5, 6})) << "the others are all there";
+}
+
+// Before a rank is started, and not after three starts of all of them.
+TEST_F(LaunchedRun, TooFewOpenFilesAreRefusedAtOnce) {
+  Words shell = {"bash", "-c", "ulimit -n 60; exec \"$@\"", "bash"};
+  const Words typed = launch_words(2, {"train.steps=3"});
+  shell.insert(shell.end(), typed.begin(), typed.end());
+  const ProcessResult refused = run_process(shell, {"NO_COLOR=1"}, 120);
+  EXPECT_EQ(refused.status, 64) << refused.errors;
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr("too few files may be open at once"), HasSubstr("66 for 2 ranks"), HasSubstr("60"),
+                                    HasSubstr("ulimit -n 4096")));
+  EXPECT_FALSE(fs::exists(run_ / "control")) << "no driver began";
+}
+
 TEST_F(LaunchedRun, ARequestToStopReachesAllAtOneStep) {
   Child child(launch_words(3, {"train.batch=3"}), {"NO_COLOR=1"}, folder_ / "output");
   ASSERT_TRUE(child.wait_for([&] { return steps_done() >= 3; })) << child.output();

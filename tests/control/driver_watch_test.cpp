@@ -10,7 +10,25 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class DriverWatch : public Driver {};
+class DriverWatch : public Driver {
+ protected:
+  // Steps go on, and a save that began on all ranks at once does not end. silent: a rank whose process gives a sign no more from the 95th second on.
+  void save_late_on_all_ranks(int64_t silent = -1) {
+    for (int64_t age_s = 0; bench->core->state() == State::kTrain && age_s < 200; ++age_s) {
+      for (const auto& [node, ranks] : bench->running) {
+        NodeBeat beat{.generation = bench->core->generation(), .running = {}, .ended = {}};
+        for (const int64_t rank : ranks) {
+          RankBeat of_rank{.rank = rank, .generation = bench->core->generation(), .step = 11 + age_s, .resumed_step = 0};
+          of_rank.background = {{.name = "write checkpoint", .age_s = static_cast<double>(age_s), .allowed_s = 100}};
+          if (rank == silent) of_rank.beat_age_s = std::max(0.0, static_cast<double>(age_s) - 94);
+          beat.running.push_back(of_rank);
+        }
+        bench->send(FromNode{node, beat});
+      }
+      bench->wait(1);
+    }
+  }
+};
 
 // 5 × the longest interval, at least the floor; noticed within a second after it.
 TEST_F(DriverWatch, AHangIsNoticedAfterItsTimeOut) {
@@ -169,21 +187,37 @@ TEST_F(DriverWatch, SurvivorsLeaveTheirStateUnlessItCannotBeBelieved) {
   }
 }
 
+// What is late is a save, but one process does not run at all: it is a hang of that rank, and no work of others that is stuck.
+TEST_F(DriverWatch, AProcessThatIsStoppedIsNamedWhateverOfItsWorkIsLate) {
+  start();
+  save_late_on_all_ranks();
+  ASSERT_EQ(bench->core->state(), State::kSuspect);
+  for (const char* node : {"node-0", "node-1"}) bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
+  bench->send(HangFound{.generation = 1, .suspects = {2}, .stopped = true, .text = "rank 2 does not even beat"});
+  bench->wait(1);
+  bench->train(10, 12);
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  EXPECT_EQ(bench->incidents[0].fault, "hang");
+  EXPECT_EQ(bench->incidents[0].rank, 2);
+  EXPECT_THAT(bench->incidents[0].evidence[0], HasSubstr("rank 2 does not even beat"));
+}
+
+// Nobody has told what the ranks wait for, and one has not beaten for as long as the save has lasted.
+TEST_F(DriverWatch, WithoutEvidenceASilentProcessIsNamed) {
+  start();
+  save_late_on_all_ranks(/*silent=*/2);
+  ASSERT_EQ(bench->core->state(), State::kSuspect);
+  bench->wait(30);
+  bench->train(10, 12);
+  ASSERT_EQ(bench->incidents.size(), 1U);
+  EXPECT_EQ(bench->incidents[0].fault, "hang");
+  EXPECT_EQ(bench->incidents[0].rank, 2);
+}
+
 // The storage that all ranks write to hangs: nobody waits for anybody, and all are named, though no node is blamed for it.
 TEST_F(DriverWatch, ASaveThatHangsOnAllRanksNamesThemAll) {
   start();
-  for (int64_t age_s = 0; bench->core->state() == State::kTrain && age_s < 200; ++age_s) {
-    for (const auto& [node, ranks] : bench->running) {
-      NodeBeat beat{.generation = bench->core->generation(), .running = {}, .ended = {}};
-      for (const int64_t rank : ranks) {
-        RankBeat of_rank{.rank = rank, .generation = bench->core->generation(), .step = 11 + age_s, .resumed_step = 0};
-        of_rank.background = {{.name = "write checkpoint", .age_s = static_cast<double>(age_s), .allowed_s = 100}};
-        beat.running.push_back(of_rank);
-      }
-      bench->send(FromNode{node, beat});
-    }
-    bench->wait(1);
-  }
+  save_late_on_all_ranks();
   ASSERT_EQ(bench->core->state(), State::kSuspect);
   for (const char* node : {"node-0", "node-1"}) bench->send(FromNode{node, Evidence{.generation = 1, .last = true}});
   ASSERT_TRUE(bench->analysis);

@@ -186,7 +186,10 @@ TEST(EventLog, AFullDiskLosesEventsButNotTraining) {
   const auto events = read_events(path);  // no half line is left
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(std::get<StepReport>(events[1].body).step, 4);
-  EXPECT_THAT(std::get<Alarm>(events[2].body).message, HasSubstr("2 events"));
+  const auto& alarm = std::get<Alarm>(events[2].body);
+  EXPECT_THAT(alarm.message, HasSubstr("2 events"));
+  EXPECT_EQ(alarm.first_step, 2) << "the steps that nobody finds in the file";
+  EXPECT_EQ(alarm.last_step, 3);
 }
 
 TEST(EventLog, SeveralThreadsWriteWholeLines) {

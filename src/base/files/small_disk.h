@@ -1,6 +1,8 @@
-// SmallDisk: a folder on a file system of its own with room for a given number of bytes, kept in memory, for
-// drills and tests of full disks. The file system and its contents are removed with the object. It needs the
-// right to mount.
+// SmallDisk: a folder on a file system of its own that has room for so many bytes and keeps them in memory, for drills and tests of disks that fill. It
+// goes with the object, and with it what was in it. Only who may mount has some.
+//
+// The thread that makes the first one sees mounts of its own from then on, as do the processes and threads that it starts: others see an empty folder,
+// and the file system goes with the last of them, however that ends.
 #pragma once
 
 #include <cstdint>

@@ -60,6 +60,10 @@ LimitedMemory::LimitedMemory(const std::string& name, int64_t bytes) {
   for (const char* file : {"memory.limit_in_bytes", "memory.max"}) {
     if (!refused && fs::exists(group_ / file)) usable_ = static_cast<bool>(std::ofstream(group_ / file) << bytes << std::flush);
   }
+  // Nor may it have the rest on a disk, where the machine swaps.
+  for (const auto& [file, most] : {std::pair("memory.memsw.limit_in_bytes", bytes), std::pair("memory.swap.max", int64_t{0})}) {
+    if (usable_ && fs::exists(group_ / file)) std::ofstream(group_ / file) << most;
+  }
 }
 
 LimitedMemory::~LimitedMemory() {

@@ -22,17 +22,20 @@
 namespace longhaul {
 namespace {
 
+constexpr std::chrono::milliseconds kMoment{5};
+
 struct NamedAction {
   std::string_view name;
   FaultAction action;
   bool has_value;
 };
-constexpr std::array<NamedAction, 10> kActions = {{{"kill", FaultAction::kKill, false},
+constexpr std::array<NamedAction, 11> kActions = {{{"kill", FaultAction::kKill, false},
                                                    {"segfault", FaultAction::kSegfault, false},
                                                    {"abort", FaultAction::kAbort, false},
                                                    {"stop", FaultAction::kStop, false},
                                                    {"hang", FaultAction::kHang, false},
                                                    {"slow", FaultAction::kSlow, true},
+                                                   {"wait", FaultAction::kWait, true},
                                                    {"eat", FaultAction::kEat, true},
                                                    {"exit", FaultAction::kExit, true},
                                                    {"fail", FaultAction::kFail, true},
@@ -74,8 +77,10 @@ void read_condition(PlannedFault& fault, std::string_view entry, std::string_vie
     fault.node = std::string(value);
   else if (name == "once" && !value.empty())
     fault.once = std::string(value);
+  else if (name == "until" && !value.empty())
+    fault.until = std::string(value);
   else
-    refuse(entry, "step, rank, generation, node, count or once=FILE");
+    refuse(entry, "step, rank, generation, node, count, once=FILE or until=FILE");
 }
 
 PlannedFault planned_fault(std::string_view entry) {
@@ -87,7 +92,8 @@ PlannedFault planned_fault(std::string_view entry) {
   for (size_t i = 1; i < place.size(); ++i) read_condition(fault, entry, place[i]);
   const auto [name, value] = named_value(entry.substr(space + 1));
   const auto found = std::ranges::find(kActions, name, &NamedAction::name);
-  if (found == kActions.end()) refuse(entry, "kill, segfault, abort, stop, hang, slow=SECONDS, eat=BYTES, exit=CODE, fail=CODE or corrupt");
+  if (found == kActions.end())
+    refuse(entry, "kill, segfault, abort, stop, hang, slow=SECONDS, wait=SECONDS, eat=BYTES, exit=CODE, fail=CODE or corrupt");
   if (found->has_value == value.empty()) refuse(entry, found->has_value ? "a value behind the action" : "no value behind the action");
   fault.action = found->action;
   if (found->has_value) {
@@ -96,6 +102,7 @@ PlannedFault planned_fault(std::string_view entry) {
     fault.value = std::strtod(copy.c_str(), &end);
     if (*end != 0 || !(fault.value >= 0)) refuse(entry, "a number behind the action");
   }
+  if ((fault.action == FaultAction::kWait) != fault.until.has_value()) refuse(entry, "until=FILE with wait=SECONDS, and with nothing else");
   return fault;
 }
 
@@ -140,12 +147,13 @@ std::vector<PlannedFault> parse_faults(std::string_view text) {
 std::optional<FaultMark> read_fault_mark(const std::filesystem::path& file) {
   std::ifstream stream(file);
   FaultMark mark;
-  if (stream >> mark.generation >> mark.rank >> mark.wall_time) return mark;
+  if (stream >> mark.generation >> mark.rank >> mark.wall_time >> mark.process >> mark.node) return mark;
   return std::nullopt;
 }
 
 bool leave_fault_mark(const std::filesystem::path& file, const FaultMark& mark) {
-  const std::string text = fmt::format("{} {} {:.6f}\n", mark.generation, mark.rank, mark.wall_time);
+  const std::string text =
+      fmt::format("{} {} {:.6f} {} {}\n", mark.generation, mark.rank, mark.wall_time, mark.process, mark.node.empty() ? "-" : mark.node);
   const int descriptor = ::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
   const bool exists = descriptor < 0 && errno == EEXIST;
   const bool written = descriptor >= 0 && ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -162,7 +170,11 @@ bool leave_fault_mark(const std::filesystem::path& file, const FaultMark& mark) 
 }
 
 FaultPlan::FaultPlan(std::string_view text, const Variable& variable)
-    : faults_(parse_faults(text)), who_{.generation = number_of(variable("LONGHAUL_GENERATION")), .rank = number_of(variable("RANK"))} {
+    : faults_(parse_faults(text)),
+      who_{.generation = number_of(variable("LONGHAUL_GENERATION")),
+           .rank = number_of(variable("RANK")),
+           .process = ::getpid(),
+           .node = variable("LONGHAUL_NODE").value_or("-")} {
   const auto other = [&](const char* name, const std::optional<int64_t>& wanted) {
     return wanted && variable(name).value_or("0") != std::to_string(*wanted);
   };
@@ -205,6 +217,10 @@ bool fault_point_detail::meet(std::string_view point, int64_t step) {
       while (true) std::this_thread::sleep_for(std::chrono::hours(1));
     case FaultAction::kSlow:
       std::this_thread::sleep_for(std::chrono::duration<double>(fault->value));
+      break;
+    case FaultAction::kWait:
+      for (const Stopwatch watch; watch.seconds() < fault->value && !std::filesystem::exists(*fault->until);)
+        std::this_thread::sleep_for(kMoment);
       break;
     case FaultAction::kEat: {
       std::vector<char> eaten(static_cast<size_t>(fault->value));

@@ -4,14 +4,13 @@
 //   POINT[:CONDITION=VALUE…] ACTION[=VALUE]
 //       step.update:step=12:rank=2:generation=1 kill; checkpoint.before_rename:count=2 abort
 //
-//   conditions  step, rank, generation, node (all given ones must hold; rank, generation and node are RANK,
-//               LONGHAUL_GENERATION and LONGHAUL_NODE of the environment); count (only the n-th time that the others
-//               hold, from 1; without it every time); once=FILE (only while there is no such file; the process that
-//               meets the fault creates it, so that the fault comes once in a whole run, however often its processes
-//               are started: FaultMark)
-//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · eat=BYTES (of memory, which are freed
-//               again: too much for a cgroup with less) · exit=CODE · fail=CODE (throws an Error of that exit code) ·
-//               corrupt (the caller damages its current data: fault_point returns true)
+//   conditions  step, rank, generation, node (all that are given hold; rank, generation and node are RANK, LONGHAUL_GENERATION and LONGHAUL_NODE of the
+//               environment), count (only the n-th time that the others hold, from 1; otherwise every time), once=FILE (only while there is no such
+//               file; who meets it makes it, so that it comes once to a whole run, however often its processes are started: FaultMark),
+//               until=FILE (of wait: what ends it)
+//   actions     kill · segfault · abort · stop (SIGSTOP) · hang · slow=SECONDS · wait=SECONDS (at most: until there is the FILE of until=) · eat=BYTES (of memory, which it then gives back: too much for a memory
+//               group with less) · exit=CODE · fail=CODE (throws an Error of that exit code) ·
+//               corrupt (the caller damages what it has in hand: fault_point returns true)
 //
 // Points: start.load (at a start that resumes) · step.data · step.passes · step.reduce (gradients of several
 // ranks) · step.update · step.updated · call.move (a collective call between processes that all have entered)
@@ -34,15 +33,15 @@
 
 namespace longhaul {
 
-enum class FaultAction { kKill, kSegfault, kAbort, kStop, kHang, kSlow, kEat, kExit, kFail, kCorrupt };
+enum class FaultAction { kKill, kSegfault, kAbort, kStop, kHang, kSlow, kWait, kEat, kExit, kFail, kCorrupt };
 
 struct PlannedFault {
   std::string point;
   std::optional<int64_t> step, rank, generation, count;
-  std::optional<std::string> node, once;
+  std::optional<std::string> node, once, until;
   FaultAction action = FaultAction::kKill;
-  double value = 0;  // for kSlow: seconds; for kEat: bytes; for kExit and kFail: the code
-  int64_t met = 0;   // how often all conditions but count have held
+  double value = 0;  // of kSlow and kWait: seconds; of kEat: bytes; of kExit and kFail: the code
+  int64_t met = 0;   // how often all but count has held
 };
 
 // kUsage where the text is no list of faults.
@@ -52,6 +51,8 @@ std::vector<PlannedFault> parse_faults(std::string_view text);
 struct FaultMark {
   int64_t generation = 0, rank = 0;  // LONGHAUL_GENERATION and RANK of the process that met it
   double wall_time = 0;              // Unix seconds
+  int64_t process = 0;               // its number: of exactly this one, which a status may not name yet
+  std::string node;                  // LONGHAUL_NODE; "-": none
 };
 // nothing: the fault has not come.
 std::optional<FaultMark> read_fault_mark(const std::filesystem::path& file);

@@ -99,6 +99,10 @@ bool names_nobody(const std::string& kind) {
   return kind == "driver killed" || kind == "driver held up" || kind == "driver opens no file" || kind == "journal lost";
 }
 
+bool names_a_node(const std::string& kind) {
+  return kind.starts_with("node") || kind == "daemon restarted" || kind == "link cut" || kind == "half-open connection";
+}
+
 bool do_from_outside(const Drill& drill, const fs::path& run, const json& status) {
   const json* const node = node_of(drill, status);
   if (drill.kind == "driver held up") {

@@ -11,6 +11,8 @@ namespace longhaul::bench {
 
 // Of kinds whose incident, if there is one, names nobody: whoever looks at the driver knows.
 bool names_nobody(const std::string& kind);
+// Of kinds whose incident is a node's, whichever of its ranks is told of.
+bool names_a_node(const std::string& kind);
 
 // While the drill's rank takes its time in the drill's step. status: of the run, by its driver. → whether the driver is gone with it, so that its
 // command has to be typed again.

@@ -2,8 +2,9 @@
 // meet planned faults one after the other (docs/sources/reliability.md §8.1): ranks that are killed, crash, hang or are stopped in every part of a step and of
 // a checkpoint; ranks that the kernel ends when their memory group has no more; node daemons that are killed, or frozen with their connection open;
 // daemons that are started again at once; drivers that are killed, held up, lose their journal, or may open no more files; an eviction on a full
-// disk; a file system that fills. Each is what happens in the field, none an exit code; what this user may not do (memory
-// groups, mounting) is left out. Nobody helps. What is checked of each (§8.2):
+// disk; a file system that fills. In every fourth run each node is a machine in a network of its own: links drop, connections are half open, a rank is
+// slower than its peers. Each is what happens in the field, none an exit code; what this user may not do (memory
+// groups, mounting, networks) is left out. Nobody helps. What is checked of each (§8.2):
 //
 //   recovered    the run went on by itself and ended well
 //   named        the incident tells the rank, or the node, that it was done to
@@ -13,6 +14,8 @@
 // Each fault leaves a mark when it comes (base/process/fault_point: once), which tells the incident that is its. Of a fault that never came (its run was over
 // by then) none of these holds. The seed fixes ranks, steps, places and order.
 #pragma once
+
+#include <fmt/format.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -32,6 +35,7 @@ struct FaultsRequest {
   uint64_t seed = 1;
   std::vector<int64_t> ranks = {4};  // of the runs, in turn
   int64_t faults_a_run = 10;
+  int64_t beside = 3;            // runs beside each other: most of the time they wait
   std::filesystem::path folder;  // of runs, their logs and outcomes.jsonl; good runs do not stay. Empty: temporary
 };
 
@@ -53,12 +57,21 @@ struct DrillOutcome {
   bool good() const { return happened && recovered && same_bits && kept; }
 };
 
+constexpr int64_t kDrillCheckpointEvery = 2;  // steps, in a run that meets drills
+
 // Planned for one run; `steps` is how many the run takes.
 struct DrillPlan {
   std::vector<Drill> drills;
   int64_t steps = 0;
+  bool machines = false;                                         // each node is one, in a network of its own
   std::string faults(const std::filesystem::path& marks) const;  // for LONGHAUL_FAULTS; `marks`: a folder
   static std::filesystem::path mark_of(const std::filesystem::path& marks, size_t drill) { return marks / std::to_string(drill); }
+  // Left where it could not be done from outside: it has not come then, whatever the rank's mark says.
+  static std::filesystem::path undone_of(const std::filesystem::path& marks, size_t drill) {
+    return marks / fmt::format("{}.undone", drill);
+  }
+  // What the drill's rank waits for: it has been met from outside.
+  static std::filesystem::path met_of(const std::filesystem::path& marks, size_t drill) { return marks / fmt::format("{}.met", drill); }
 };
 // `without`: kinds that cannot be had here.
 DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count, const std::set<std::string>& without = {});

@@ -29,6 +29,10 @@ void add_bench_faults(Command& group) {
   faults.option("--seed", options->request.seed, "of kinds, places, ranks and their order").default_shown();
   faults.option("--ranks", options->ranks, "processes of a run; several numbers: of the runs in turn (default: 4)");
   faults.option("--faults-a-run", options->request.faults_a_run, "one after the other").at_least(1).at_most(100).default_shown();
+  faults.option("--beside", options->request.beside, "runs beside each other; times are a quiet machine's with 1 alone")
+      .at_least(1)
+      .at_most(64)
+      .default_shown();
   faults.option("--folder", options->folder, "for the runs; those that failed a check stay there (default: a temporary one)");
   faults.json_flag(options->json, "print one JSON object a fault");
   faults.on_run([options] {

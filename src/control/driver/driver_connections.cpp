@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/text/text.h"
 #include "control/driver/driver_service.h"
+#include "control/driver/status_answer.h"
 #include "control/node/node_daemon.h"
 
 namespace longhaul::control {
@@ -117,7 +118,7 @@ void DriverService::on_hello(uint64_t number, const NodeHello& hello) {
 void DriverService::on_client_message(Connection& connection, const ClientMessage& message) {
   asking_ = connection.channel;
   if (std::holds_alternative<StatusRequest>(message)) {
-    asking_->send(status_answer());
+    asking_->send(status_answer(status_json()));
   } else if (const auto* evict = std::get_if<EvictRequest>(&message)) {
     feed(Evict{evict->target, evict->reason});
   } else if (const auto* drain = std::get_if<DrainRequest>(&message)) {

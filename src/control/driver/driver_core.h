@@ -66,8 +66,9 @@ struct Committed {  // the driver's process has seen that a checkpoint is comple
 };
 struct HangFound {  // the answer to AnalyseHang
   int64_t generation = 0;
-  std::vector<int64_t> suspects;  // ranks; empty: no rank stands out
-  bool program = false;           // the ranks called different collectives: a mistake of the program, not of a machine
+  std::vector<int64_t> suspects;  // ranks; empty: nobody stands out
+  bool program = false;           // ranks called different things: a mistake of the program, no machine's
+  bool stopped = false;           // the suspects' processes do not run at all, whatever of their work is late
   std::string text;               // rank, group, operation, line
 };
 struct Suspected {  // from a detector that compares several nodes: the straggler detector or Minder

@@ -305,7 +305,9 @@ void DriverService::do_it(const AnalyseHang& command) {
     }
   }
   const detect::HangReport report = detect::analyse_hang(ranks);
-  if (!command.work.empty()) {
+  // A process that does not run explains what does not end, of its own and of those that wait for it.
+  found.stopped = report.kind == detect::HangKind::kFrozen;
+  if (!command.work.empty() && !found.stopped) {
     found.suspects = detect::waited_for_long(report, kLongWait_s);
     found.text = detect::standing_text(report, ranks, found.suspects.empty() ? command.at_it : found.suspects, kLongWait_s);
   } else {
@@ -350,21 +352,6 @@ nlohmann::ordered_json DriverService::status_json() const {
   status["updated_wall_time"] = wall_time_s();
   status["driver"] = {{"pid", process_id()}, {"host", machine().host}, {"address", fmt::format("127.0.0.1:{}", listening_.port())}};
   return status;
-}
-
-// The answer is one frame: for a run of a thousand ranks with a long history the oldest incidents are left
-// out.
-std::string DriverService::status_answer() const {
-  constexpr size_t kMost = kFrameLimit - 1024;
-  nlohmann::ordered_json status = status_json();
-  while (true) {
-    std::string text = to_text(Answer{.text = status.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)});
-    if (text.size() <= kMost) return text;
-    nlohmann::ordered_json& incidents = status["incidents"];
-    if (incidents.empty()) break;
-    incidents.erase(incidents.begin());
-  }
-  return to_text(Answer{.good = false, .text = "its status is too long for an answer: read control/status.json"});
 }
 
 void DriverService::write_status() {

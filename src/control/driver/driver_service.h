@@ -149,7 +149,6 @@ class DriverService {
   void arm();
   void write_status();
   nlohmann::ordered_json status_json() const;
-  std::string status_answer() const;
   void look_for_checkpoints();
   void look_for_slow();
   bool rank_0_speaks_here() const;

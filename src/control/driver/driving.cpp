@@ -261,6 +261,7 @@ void Driving::note_committed() {
 
 void Driving::take(const HangFound& found) {
   if (state_ != State::kSuspect || !analysing_ || found.generation != ledger_.generation) return;
+  if (found.stopped) stuck_work_.clear();
   hang_known(found.suspects, found.program, found.text);
 }
 

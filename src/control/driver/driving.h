@@ -138,7 +138,8 @@ class Driving {
   void health(const std::string& node, const HealthReport& report);
   // overdue_s: seconds since the deadline of what hangs; work: the work of a background thread that hangs.
   void suspect_hang(const std::string& text, double overdue_s, const std::string& work = "");
-  void suspect();  // the state SUSPECT
+  void suspect();  // the state
+  std::vector<int64_t> silent_ranks() const;
   std::vector<int64_t> outliers() const;
   std::vector<int64_t> stuck_ranks() const;
   void hang_known(const std::vector<int64_t>& suspects, bool program, const std::string& text);

@@ -148,20 +148,26 @@ void Driving::suspect() {
   judge();
 }
 
-// Without a better analysis the suspects are stopped processes; else ranks that stand still anywhere but in
-// waiting; else ranks that have made fewer calls in a group than others.
+// Stopped processes, as it was when the hang was noticed: meanwhile daemons were busy with evidence. Half of the time by which alone one is noticed.
+std::vector<int64_t> Driving::silent_ranks() const {
+  std::vector<int64_t> silent;
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.state != Rank::State::kRunning || !rank.beat) continue;
+    if (rank.beat->beat_age_s + std::max(0.0, fault_s_ - rank.beat_s) > policy_.rank_silent_s / 2) silent.push_back(number);
+  }
+  return silent.size() < ranks_.size() ? silent : std::vector<int64_t>();
+}
+
+// Without a better analysis, and where all processes run: ranks that stand anywhere but in waiting; else those who are behind in a group's calls.
 std::vector<int64_t> Driving::outliers() const {
-  std::vector<int64_t> stopped, standing, behind;
+  std::vector<int64_t> standing, behind;
   std::map<std::string, int64_t> furthest;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state != Rank::State::kRunning || !rank.beat) continue;
-    // The state when the hang was noticed, because daemons have been busy with evidence since.
-    if (rank.beat->beat_age_s + std::max(0.0, fault_s_ - rank.beat_s) > policy_.rank_silent_s) stopped.push_back(number);
     if (rank.beat->phase != "communication") standing.push_back(number);
     int64_t& sequence = furthest[rank.beat->collective.group];
     sequence = std::max(sequence, rank.beat->collective.sequence);
   }
-  if (!stopped.empty()) return stopped;
   if (!standing.empty() && standing.size() < ranks_.size()) return standing;
   for (const auto& [number, rank] : ranks_) {
     if (rank.state == Rank::State::kRunning && rank.beat && rank.beat->collective.sequence < furthest[rank.beat->collective.group])
@@ -182,7 +188,11 @@ std::vector<int64_t> Driving::stuck_ranks() const {
 
 void Driving::hang_known(const std::vector<int64_t>& found, bool program, const std::string& text) {
   std::vector<int64_t> suspects = found;
-  if (found.empty() && !program) suspects = stuck_work_.empty() ? outliers() : stuck_ranks();
+  if (found.empty() && !program) {
+    suspects = silent_ranks();
+    if (!suspects.empty()) stuck_work_.clear();  // whatever of its work is late: it does not run
+    if (suspects.empty()) suspects = stuck_work_.empty() ? outliers() : stuck_ranks();
+  }
   Fault seen{.source = Fault::Source::kHang,
              .step = last_step_,
              .program = program,

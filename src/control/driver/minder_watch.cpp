@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/threads/worker.h"
 #include "detect/minder/follow.h"
 
 namespace longhaul::control {
@@ -20,7 +17,6 @@ namespace {
 // In classes with at least so many machines two metrics must agree, or one must show it for twice as long,
 // because an alarm may evict a node.
 constexpr int64_t kAgreementFrom = 1;
-constexpr double kEndOfLook_s = 2;  // for a look to end; a hanging file system must not delay the driver
 
 bool is_machine_of(const std::string& machine, const MinderPeer& peer) {
   return machine == peer.host || machine == peer.host + "/" + peer.node;
@@ -50,13 +46,11 @@ struct MinderWatch::State {
   MinderOptions options;
   std::vector<MinderPeer> peers;  // of the current look
   std::mutex mutex;
-  std::condition_variable changed;
   std::vector<MinderAlert> found;
   bool busy = false;
   // Only the thread uses these.
   detect::Follower follower;
   std::set<std::string> said;
-  std::unique_ptr<Worker> worker;
 };
 
 MinderWatch::State::State(MinderOptions given)
@@ -95,20 +89,12 @@ void MinderWatch::State::look() {
   const std::lock_guard lock(mutex);
   found.insert(found.end(), alerts.begin(), alerts.end());
   busy = false;
-  changed.notify_all();
 }
 
-MinderWatch::MinderWatch(MinderOptions options) : state_(std::make_shared<State>(std::move(options))) {
-  state_->worker = std::make_unique<Worker>("minder");
-}
+MinderWatch::MinderWatch(MinderOptions options) : state_(std::make_shared<State>(std::move(options))) {}
 
-MinderWatch::~MinderWatch() {
-  std::unique_lock lock(state_->mutex);
-  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(kEndOfLook_s), [&] { return !state_->busy; });
-  lock.unlock();
-  // On purpose: it must live as long as its thread does, and ends with the process.
-  if (!ended) new std::shared_ptr<State>(state_);
-}
+// A file system that hangs does not keep the driver: worker_ is left behind with a look that does not end.
+MinderWatch::~MinderWatch() = default;
 
 void MinderWatch::look(std::vector<MinderPeer> peers) {
   {
@@ -116,7 +102,7 @@ void MinderWatch::look(std::vector<MinderPeer> peers) {
     if (std::exchange(state_->busy, true)) return;
     state_->peers = std::move(peers);
   }
-  state_->worker->post([state = state_.get()] { state->look(); });
+  worker_.post([state = state_] { state->look(); });
 }
 
 std::vector<MinderAlert> MinderWatch::alerts() {

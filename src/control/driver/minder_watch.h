@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/threads/leavable_worker.h"
 #include "detect/minder/detector.h"
 
 namespace longhaul::control {
@@ -46,6 +47,7 @@ class MinderWatch {
  private:
   struct State;
   std::shared_ptr<State> state_;
+  LeavableWorker worker_{"minder"};
 };
 
 }  // namespace longhaul::control

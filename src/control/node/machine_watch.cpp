@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "base/log.h"
-#include "base/threads/worker.h"
 
 namespace longhaul::control {
 namespace {
@@ -16,9 +15,7 @@ namespace {
 // For the kernel's log: a rank that dies of an Xid is judged one second later.
 constexpr double kTurn_s = 0.5;
 constexpr int64_t kFilesEvery = 10, kProgramsEvery = 60;  // turns
-// For the thread to end; a hanging disk or driver must not delay the daemon.
-constexpr double kEndOfWatch_s = 2;
-constexpr size_t kMostWaiting = 1000;  // reports, while no driver is there
+constexpr size_t kMostWaiting = 1000;                     // reports, while no driver is there
 
 }  // namespace
 
@@ -37,12 +34,11 @@ struct MachineWatch::State {
   std::condition_variable changed;
   std::vector<int64_t> processes;
   std::vector<HealthReport> found;
-  bool ending = false, gone = false;
-  // Only the thread uses these.
+  bool ending = false;
+  // Of the thread alone.
   std::vector<Kept> sensors;
   KernelSensor* kernel = nullptr;
   std::vector<std::string> absent;
-  std::unique_ptr<Worker> worker;
 };
 
 MachineWatch::State::State(MachineWatchOptions given) : options(std::move(given)) {
@@ -86,25 +82,19 @@ void MachineWatch::State::loop() {
     lock.lock();
     changed.wait_for(lock, std::chrono::duration<double>(kTurn_s), [&] { return ending; });
   }
-  gone = true;
-  changed.notify_all();
 }
 
 MachineWatch::MachineWatch(MachineWatchOptions options) : state_(std::make_shared<State>(std::move(options))) {
-  state_->worker = std::make_unique<Worker>("machine");
-  state_->worker->post([state = state_.get()] { state->loop(); });
+  worker_.post([state = state_] { state->loop(); });
 }
 
 MachineWatch::~MachineWatch() {
-  std::unique_lock lock(state_->mutex);
-  state_->ending = true;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ending = true;
+  }
   state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(kEndOfWatch_s), [&] { return state_->gone; });
-  lock.unlock();
-  if (ended) return;
-  log_warning("{}: its watch of the machine hangs and is left behind", state_->options.node);
-  // On purpose: it must live as long as its thread does, and ends with the process.
-  new std::shared_ptr<State>(state_);
+  if (!worker_.end()) log_warning("{}: its watch of the machine hangs and is left behind", state_->options.node);
 }
 
 void MachineWatch::ranks_run(std::vector<int64_t> processes) {

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/threads/leavable_worker.h"
 #include "control/sensors/sensors.h"
 #include "control/wire/messages.h"
 
@@ -39,6 +40,7 @@ class MachineWatch {
  private:
   struct State;
   std::shared_ptr<State> state_;
+  LeavableWorker worker_{"machine"};
 };
 
 }  // namespace longhaul::control

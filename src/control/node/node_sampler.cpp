@@ -11,14 +11,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/threads/worker.h"
 
 namespace longhaul::control {
 namespace {
 
 constexpr double kRetryOpening_s = 60;
-// For the thread to end; a hanging driver or file system must not delay the daemon.
-constexpr double kEnd_s = 2;
 
 }  // namespace
 
@@ -35,13 +32,12 @@ struct NodeSampler::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<int64_t> processes;
-  bool ending = false, gone = false;  // gone: the thread has ended
-  // Only the thread uses these.
+  bool ending = false;
+  // Of the thread alone.
   std::optional<detect::SampleRingWriter> ring;
   std::optional<detect::MachineSampler> sampler;
   double next_try_s = 0;
   bool warned = false;
-  std::unique_ptr<Worker> worker;
 };
 
 void NodeSampler::State::loop() {
@@ -69,9 +65,6 @@ void NodeSampler::State::loop() {
   }
   lock.unlock();
   finish();
-  lock.lock();
-  gone = true;
-  changed.notify_all();
 }
 
 void NodeSampler::State::begin() {
@@ -116,20 +109,16 @@ void NodeSampler::State::failed(const std::exception& error) {
 }
 
 NodeSampler::NodeSampler(NodeSamplerOptions options) : state_(std::make_shared<State>(std::move(options))) {
-  state_->worker = std::make_unique<Worker>("samples");
-  state_->worker->post([state = state_.get()] { state->loop(); });
+  worker_.post([state = state_] { state->loop(); });
 }
 
 NodeSampler::~NodeSampler() {
-  std::unique_lock lock(state_->mutex);
-  state_->ending = true;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ending = true;
+  }
   state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(kEnd_s), [&] { return state_->gone; });
-  lock.unlock();
-  if (ended) return;
-  log_warning("{}: its thread of samples hangs and is left behind", state_->options.owner.node);
-  // On purpose: it must live as long as its thread does, and ends with the process.
-  new std::shared_ptr<State>(state_);
+  if (!worker_.end()) log_warning("{}: its thread of samples hangs and is left behind", state_->options.owner.node);
 }
 
 void NodeSampler::ranks_run(std::vector<int64_t> processes) {

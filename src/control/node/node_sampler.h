@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/threads/leavable_worker.h"
 #include "detect/samples/sample_ring.h"
 
 namespace longhaul::control {
@@ -34,6 +35,7 @@ class NodeSampler {
  private:
   struct State;
   std::shared_ptr<State> state_;
+  LeavableWorker worker_{"samples"};
 };
 
 }  // namespace longhaul::control

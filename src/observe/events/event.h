@@ -192,6 +192,7 @@ struct Alarm {
   static constexpr std::string_view kName = "alarm";
   std::string kind;  // "disk_full", "events_lost", "loss_spike", …
   std::string message;
+  std::optional<int64_t> first_step, last_step;  // of events_lost: the steps whose reports are missing; none: no step's is
   static constexpr auto fields();
 };
 
@@ -413,7 +414,10 @@ constexpr auto CheckpointSaved::fields() {
                     Field{"blocking_milliseconds", &CheckpointSaved::blocking_milliseconds}};
 }
 constexpr auto Resume::fields() { return std::tuple{Field{"step", &Resume::step}, Field{"source", &Resume::source}}; }
-constexpr auto Alarm::fields() { return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}}; }
+constexpr auto Alarm::fields() {
+  return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}, Field{"first_step", &Alarm::first_step},
+                    Field{"last_step", &Alarm::last_step}};
+}
 constexpr auto NonFinite::fields() {
   return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer}, Field{"tensor", &NonFinite::tensor},
                     Field{"phase", &NonFinite::phase}};

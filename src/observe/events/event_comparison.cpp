@@ -80,14 +80,16 @@ Comparison compare(const std::filesystem::path& first_run, const std::filesystem
   for (const auto& [step, a] : first.values) {
     const auto other = second.values.find(step);
     if (other == second.values.end()) {
-      ++result.only_in_first;
+      result.only_in_first.push_back(step);
       continue;
     }
     ++result.steps_in_both;
     for (size_t f = 0; f < fields.size(); ++f) note(fields[f], step, a.values[f], other->second.values[f]);
     note(by_name, "metrics.", step, a.metrics, other->second.metrics);
   }
-  result.only_in_second = static_cast<int64_t>(second.values.size()) - result.steps_in_both;
+  for (const auto& [step, b] : second.values) {
+    if (!first.values.contains(step)) result.only_in_second.push_back(step);
+  }
   for (const auto& [step, a] : first.evaluations) {
     const auto other = second.evaluations.find(step);
     if (other == second.evaluations.end()) continue;
@@ -119,8 +121,11 @@ std::string Comparison::text() const {
                           d.first, d.second, counted(d.steps, "step"), d.largest, d.largest_step);
     }
   }
-  if (only_in_first > 0) text += "only in the first run: " + counted(only_in_first, "step") + "\n";
-  if (only_in_second > 0) text += "only in the second run: " + counted(only_in_second, "step") + "\n";
+  const auto only_in = [&](const char* which, const std::vector<int64_t>& steps) {
+    if (!steps.empty()) text += fmt::format("only in the {} run: {}\n", which, counted(std::ssize(steps), "step"));
+  };
+  only_in("first", only_in_first);
+  only_in("second", only_in_second);
   return text;
 }
 

@@ -27,10 +27,9 @@ struct FieldDifference {
 
 struct Comparison {
   int64_t steps_in_both = 0;
-  int64_t only_in_first = 0, only_in_second = 0;  // steps
-  std::vector<FieldDifference> differences;       // only fields that differ, the earliest first
-  // True if at least one step is in both runs and none differs. Runs of different lengths are equal if their
-  // common steps are.
+  std::vector<int64_t> only_in_first, only_in_second;  // steps, in their order
+  std::vector<FieldDifference> differences;            // only fields that differ, the earliest first
+  // At least one step in both, and none that differs. Runs of different length are equal as far as both go.
   bool equal() const { return steps_in_both > 0 && differences.empty(); }
   // 0: none differs.
   int64_t first_step() const { return differences.empty() ? 0 : differences.front().step; }

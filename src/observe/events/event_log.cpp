@@ -152,6 +152,10 @@ void EventWriter::write_locked(EventBody body) {
   const Event event{.common = common_, .body = std::move(body)};
   const bool written = append(event);
   hand_out(event);
+  if (const auto* step = std::get_if<StepReport>(&event.body); !written && step != nullptr) {
+    if (!first_lost_step_) first_lost_step_ = step->step;
+    last_lost_step_ = step->step;
+  }
   if (!written && lost_now_++ == 0) {
     ++lost_;
     hand_out(
@@ -162,7 +166,10 @@ void EventWriter::write_locked(EventBody body) {
     ++lost_;
   } else if (lost_now_ > 0) {
     const int64_t lost = std::exchange(lost_now_, 0);
-    write_locked(Alarm{.kind = "events_lost", .message = fmt::format("{} events before this one could not be written", lost)});
+    write_locked(Alarm{.kind = "events_lost",
+                       .message = fmt::format("{} events before this one could not be written", lost),
+                       .first_step = std::exchange(first_lost_step_, std::nullopt),
+                       .last_step = std::exchange(last_lost_step_, std::nullopt)});
   }
 }
 

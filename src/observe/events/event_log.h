@@ -76,6 +76,7 @@ class EventWriter {
   Common common_;
   std::vector<Reader> readers_;
   int64_t lost_ = 0, lost_now_ = 0;
+  std::optional<int64_t> first_lost_step_, last_lost_step_;  // of those that are lost now
 };
 
 // Calls `body` for every event of a file, in order. A torn last line is left out. A line damaged elsewhere

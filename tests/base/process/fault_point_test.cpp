@@ -33,11 +33,17 @@ TEST(FaultPoint, IsReadWithItsConditions) {
   EXPECT_EQ(faults[1].count, 2);
   EXPECT_EQ(faults[1].action, FaultAction::kSlow);
   EXPECT_EQ(faults[1].value, 0.25);
+  const auto waits = parse_faults("step.data:once=/a:until=/b wait=2.5");
+  ASSERT_EQ(waits.size(), 1);
+  EXPECT_EQ(waits[0].action, FaultAction::kWait);
+  EXPECT_EQ(waits[0].until, "/b");
+  EXPECT_EQ(waits[0].value, 2.5);
 }
 
 TEST(FaultPoint, AMistakeInItIsRefused) {
   for (const char* text : {"step.update", "step.update explode", "step.update:day=3 kill", "step.update:step=x kill", "step.update slow",
-                           "step.update kill=3", "step.update slow=fast", "step.update slow=-1", "step.update:once= kill"}) {
+                           "step.update kill=3", "step.update slow=fast", "step.update slow=-1", "step.update:once= kill",
+                           "step.update wait=2", "step.update:until= wait=2", "step.update:until=/f slow=2"}) {
     EXPECT_THROW(parse_faults(text), Error) << text;
   }
 }
@@ -60,7 +66,7 @@ TEST(FaultPoint, MeetsOnlyWhereAllConditionsHold) {
 TEST(FaultPoint, WithAFileItComesOnceToAWholeRun) {
   const TemporaryFolder folder;
   const std::string text = "a:rank=1:once=" + (folder.path() / "a").string() + " kill";
-  const std::map<std::string, std::string> variables = {{"RANK", "1"}, {"LONGHAUL_GENERATION", "7"}};
+  const std::map<std::string, std::string> variables = {{"RANK", "1"}, {"LONGHAUL_GENERATION", "7"}, {"LONGHAUL_NODE", "node-2"}};
   EXPECT_FALSE(plan_of(text, {{"RANK", "0"}}).meet("a", 3)) << "another rank";
   EXPECT_FALSE(read_fault_mark(folder.path() / "a"));
   const double before = wall_time_s();
@@ -70,6 +76,8 @@ TEST(FaultPoint, WithAFileItComesOnceToAWholeRun) {
   EXPECT_EQ(mark->generation, 7);
   EXPECT_EQ(mark->rank, 1);
   EXPECT_NEAR(mark->wall_time, before, 5);
+  EXPECT_EQ(mark->process, process_id()) << "who it is is known without asking anybody";
+  EXPECT_EQ(mark->node, "node-2");
   EXPECT_FALSE(plan_of(text, variables).meet("a", 3)) << "the process that was started again";
   EXPECT_THROW(plan_of("a:once=/no/such/folder/a kill").meet("a", 3), Error);
 }
