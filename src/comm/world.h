@@ -10,7 +10,7 @@
 // (comm/gloo/meeting.h).
 //
 // Error 69: the port is in use, rank 0 does not answer, or ranks did not come in time. Error 64: the ranks
-// are not the same, or the environment variables are wrong. Error 75: a request to stop
+// differ in program or identity, or the environment variables are wrong. Error 75: a request to stop
 // (base/process/signals.h) came meanwhile; it names the ranks for which this rank waited.
 #pragma once
 
