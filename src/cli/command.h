@@ -9,7 +9,8 @@
 //
 //   struct Arguments { std::string path; int64_t keep = 3; bool json = false; };
 //   auto arguments = std::make_shared<Arguments>();
-//   Command prune = group.add("prune", "remove old checkpoints", {{"keep two", "checkpoint prune runs/a --keep 2"}, …});
+//   Command prune = group.add("prune", "remove old checkpoints",
+//                             {{"keep two", "checkpoint prune runs/a --keep 2"}, …});
 //   prune.option("PATH", arguments->path, "a run folder").required();
 //   prune.option("--keep", arguments->keep, "newest checkpoints kept").at_least(1).default_shown();
 //   prune.json_flag(arguments->json);

@@ -15,7 +15,10 @@
 //                     relative to that without delay. Without growth it is 1.
 //   tensor parallel   A channel mixer in N parts: the longer of computing and communication, plus 1/N of
 //                     the shorter (§3.3).
-//   context parallel  A recurrence whose states are gathered, forward and backward, in zig-zag. A delay that is shorter than folding half of the heads is fully exposed if the states of all heads are sent at once, and not at all if they are sent in halves (cf. LASP-2, arXiv 2502.07563).
+//   context parallel  A recurrence whose states are gathered, forward and backward, in zig-zag. A delay
+//                     that is shorter than folding half of the heads is fully exposed if the states of
+//                     all heads are sent at once, and not at all if they are sent in halves (cf. LASP-2,
+//                     arXiv 2502.07563).
 //   expert pairs      Forward and backward passes of two expert ranks in pairs
 //                     (docs/sources/moe-parallel-folding.md §3.6 (b)): the transfer of rows to experts and
 //                     back is exposed if one pass runs after the other, and hidden if they alternate.
