@@ -1,4 +1,5 @@
-// The optimizer's step by CUDA kernels: the table of tensors is given by its pointers, which lie on the device of `beside`.
+// The optimizer step with CUDA kernels: the table of tensors is given as pointers, which lie on the device
+// of `beside`.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
-// The loops over elements behind AdamW and the gradient norm: raw pointers, one thread, no tensors. Each is compiled for several
-// instruction sets (vector/targets.h). All give the same bits: only exact IEEE operations, no
-// contracted multiply-adds, a fixed order of sums. Pointers of one call must not overlap; any alignment will do.
+// The loops over elements behind AdamW and the gradient norm: raw pointers, one thread, no tensors. Each is
+// compiled for several instruction sets (vector/targets.h), and all give the same bits, because they use
+// only exact IEEE operations, no contracted multiply-adds, and a fixed order of sums. Pointers of one call
+// must not overlap; any alignment is allowed.
 #pragma once
 
 #include <cstdint>

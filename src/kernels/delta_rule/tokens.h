@@ -1,5 +1,6 @@
-// delta_rule token by token on the CPU, from states that are kept: decoding. Each document and head by itself, so that a sequence's result does
-// not depend on those beside it; threads share them.
+// delta_rule token by token on the CPU, from states that are kept: decoding. Each document and head is
+// computed separately, so that a sequence's result does not depend on the other sequences; threads share
+// them.
 #pragma once
 
 #include "kernels/delta_rule/problem.h"

@@ -1,5 +1,6 @@
-// The loops behind drawing a token from a row of logits (generate/sampler.h): the largest logit, and the weights of the softmax with their sums. Raw
-// pointers, one thread, no tensors; compiled for several instruction sets.
+// The loops for drawing a token from a row of logits (generate/sampler.h): the largest logit, and the
+// weights of the softmax with their sums. Raw pointers, one thread, no tensors; compiled for several
+// instruction sets.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// How matrices are shared among a CPU's threads where a step needs sums over their rows and columns (factored.h): in tiles of some rows, which do not depend
-// on the number of threads, and neither do sums over tiles, which are added up in their order (TileSums): so no bit does.
+// Divides matrices among a CPU's threads when a step needs sums over their rows and columns (factored.h):
+// in tiles of some rows. Neither the tiles nor the order in which sums over tiles are added (TileSums)
+// depends on the number of threads, so no bit does.
 #pragma once
 
 #include <cstdint>
