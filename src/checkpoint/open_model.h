@@ -16,7 +16,7 @@ struct OpenModel {
   recipe::LoadedRecipe recipe;
   std::filesystem::path folder;     // the checkpoint's folder
   std::filesystem::path tokenizer;  // run folder's tokenizer.json; may be missing when the checkpoint was moved
-  // Of the tokenizer that it was trained with; empty when the checkpoint does not say.
+  // The hash of the tokenizer that it was trained with; empty when the checkpoint does not say.
   std::string tokenizer_sha256;
   int64_t step = 0;
   std::unique_ptr<model::Decoder> decoder;

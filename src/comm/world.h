@@ -24,7 +24,7 @@
 namespace longhaul::comm {
 
 struct JoinOptions {
-  // What must be the same on all ranks; the program itself is added.
+  // The things that must be the same on all ranks; the program itself is added.
   std::vector<Identity> identity{};
   Timeout join_timeout = std::chrono::minutes(5);  // for all ranks to come
   Timeout timeout = std::chrono::minutes(10);      // for calls that have none of their own

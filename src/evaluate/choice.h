@@ -38,7 +38,7 @@ struct ChoiceItem {
   std::string where{};  // file and line, for people
 };
 
-// What precedes a context.
+// The tokens that precede a context.
 enum class ChoicePrefix { kTemplate, kSeparator, kNone };  // kTemplate: as described above
 ChoicePrefix choice_prefix(const std::string& name);       // "template", "separator", "none"
 

@@ -49,7 +49,7 @@ struct Generation {
   Finish finish = Finish::kTokens;          // why it ended
   int64_t prefill_tokens = 0;               // of the prompt
   int64_t continued_tokens = 0;             // those of them that were in the prefix cache
-  // Of prompt and new tokens, except the last one drawn, which was never read.
+  // The routes of prompt and new tokens, except the last one drawn, which was never read.
   RoutedSequence routed;
 };
 

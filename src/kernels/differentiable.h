@@ -34,7 +34,7 @@ struct CheapTensor {
   std::function<Tensor(const std::vector<Tensor>& from)> make;
 };
 
-// What a forward pass returns.
+// The result of a forward pass.
 struct Recorded {
   std::vector<Tensor> results;
   // The inputs and results that the backward pass reads. They must not be captured in the closure: a

@@ -26,7 +26,7 @@ namespace longhaul::kernels {
 
 using Postponed = std::vector<std::function<void()>>;  // waiting products, to be run in their order
 
-// What the gradients of a model share during a step.
+// The state that all gradients of a model share during a step.
 struct BackwardPhase {
   Postponed* postponed = nullptr;  // set: products are put there
   bool all_announced = false;      // the last forward pass of the step is over

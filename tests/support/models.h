@@ -76,7 +76,7 @@ inline recipe::ModelConfig delta_hybrid() {
   return config;
 }
 
-// DeltaNet without decays; key channels differ in number from value channels; the write strength is at most two.
+// DeltaNet without decays; key channels differ in number from value channels; write strengths of up to two.
 inline recipe::ModelConfig delta_without_decay() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kDeltaNet, recipe::Mixer::kSoftmax};

@@ -37,7 +37,7 @@ struct Startup {
 };
 
 int64_t start_operations(int64_t ranks, int64_t ranks_per_machine);
-// Of ranks that are threads of this process, connected as real ranks are.
+// The store operations of ranks that are threads of this process, connected as real ranks are.
 int64_t real_start_operations(int64_t ranks);
 int64_t barrier_operations(int64_t ranks);
 double real_store_milliseconds(int64_t ranks);

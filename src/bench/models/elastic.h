@@ -23,7 +23,7 @@ struct ElasticRequest {
 
 struct ElasticSide {
   double milliseconds = 0;  // median time of a step
-  // Of all ranks together: what they hold, plus the most that a step needs in addition.
+  // The bytes of all ranks together: what they hold, plus the most that a step needs in addition.
   int64_t peak_bytes = 0;
 };
 

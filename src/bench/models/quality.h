@@ -58,7 +58,8 @@ std::vector<RateGrid> rate_grids(int64_t steps);
 std::vector<QualityPart> quality_parts(int64_t steps);
 
 struct RunFigures {
-  // Of everything held out; infinite if the run did not finish, or the result is not a number.
+  // Bits per byte of everything held out; infinite if the run did not finish, or the result is not a
+  // number.
   double bits_per_byte = 0;
   double worst_loss = 0;     // of the steps after the first tenth, nats per token
   double step_s = 0;         // median

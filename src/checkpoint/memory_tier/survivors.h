@@ -23,7 +23,7 @@ namespace longhaul::checkpoint {
 // All ranks of a node leave their state at the same time, while each still occupies its own memory.
 struct LeavingRoom {
   int64_t ranks_of_node = 1;
-  // Of the machine's memory; the free space of the tier is checked in addition.
+  // The available part of the machine's memory; the free space of the tier is checked in addition.
   int64_t available_bytes = std::numeric_limits<int64_t>::max();
 };
 

@@ -40,9 +40,9 @@ void collect(Store& store, const std::string& topic, int64_t count);
 std::vector<std::string> hear(Store& store, const std::string& topic);
 std::vector<std::string> tell_each_other(Store& store, const std::string& topic, int64_t place, int64_t count, const std::string& text);
 
-// What ranks tell each other while they connect, in this order (Wire::connect): all ranks tell where their
-// connections are; the ranks of a machine, which count each other before and after that, tell where their
-// shared memory is, and which memory they reach.
+// The information that ranks send each other while they connect, in this order (Wire::connect): all ranks
+// send where their connections are; the ranks of a machine, which count each other before and after that,
+// send where their shared memory is, and which memory they reach.
 enum class Told : uint8_t { kConnections, kMemory, kReached };
 inline constexpr Told kToldInOrder[] = {Told::kConnections, Told::kMemory, Told::kReached};
 constexpr bool of_a_machine(Told what) { return what != Told::kConnections; }

@@ -61,7 +61,7 @@ struct Operation {
   void close();  // call it when the operation is done: releases the tensors
 };
 
-// What a Work needs to know about its call.
+// The information that a Work needs about its call.
 struct Ticket {
   std::shared_ptr<Operation> operation;
   int64_t rank = 0;

@@ -8,7 +8,7 @@
 
 namespace longhaul::kernels {
 
-// What one step of AdamW needs beside its arrays, worked out once a step in fp64.
+// The scalars of one step of AdamW, in addition to its arrays; computed once per step in fp64.
 struct AdamwScalars {
   double gradient_scale = 1;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;

@@ -42,7 +42,8 @@ struct Visibility {
   // where it is not empty: {0, 0}.
   TokenRange seeing(const AttentionDocument& document, TokenRange keys) const;
 
-  // What queries [queries.first, queries.last) see of keys [keys.first, keys.last), rows counted from the beginnings of the two ranges.
+  // The keys of [keys.first, keys.last) that queries [queries.first, queries.last) see; rows are counted
+  // from the beginnings of the two ranges.
   Visibility pair(TokenRange queries, TokenRange keys) const;
   // With documents of queries without keys, and of keys without queries, for the rows that are in none: every row is in one.
   Visibility covering(int64_t queries, int64_t keys) const;

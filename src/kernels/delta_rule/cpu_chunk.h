@@ -22,7 +22,7 @@ struct DeltaRows {
   char* at(int64_t t, int64_t h) const { return data + t * token + h * head; }
 };
 
-// What all threads share.
+// The data that all threads share.
 struct DeltaJob {
   DeltaRows q, k, v, d_o, o, dq, dk, dv;
   HeadView<const float> beta, decay;  // decay: null where there is none

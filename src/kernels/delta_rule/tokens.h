@@ -7,7 +7,8 @@
 
 namespace longhaul::kernels {
 
-// Of the documents with fewer than `most` tokens; others are left alone. Writes their rows of o_thd, and the states.
+// Processes the documents with fewer than `most` tokens and leaves the others alone. Writes their rows of
+// o_thd, and the states.
 void delta_rule_tokens(const DeltaRuleProblem& problem, const RecurrenceStates& states, int64_t most, const Tensor& o_thd);
 
 }  // namespace longhaul::kernels

@@ -19,8 +19,9 @@ class PackedWeight {
  public:
   explicit PackedWeight(MemoryPurpose purpose = MemoryPurpose::kPackedWeights) : purpose_(purpose) {}
 
-  // weight [out, in] or [experts, out, in], contiguous bf16 or fp32 on the CPU. Panels as matmul/panels.h says, one expert behind the other.
-  // `longest`: of the chunks of k = out; one number for each weight, or it is packed anew whenever it changes.
+  // weight [out, in] or [experts, out, in], contiguous bf16 or fp32 on the CPU. Panels as matmul/panels.h
+  // says, one expert after the other. `longest`: the longest chunk of k = out; one number for each weight,
+  // because another number would pack it again.
   const void* for_output(const Tensor& weight, uint64_t version) { return fresh(for_output_, weight, version, false, Chunks::kLongest); }
   const void* for_input_gradient(const Tensor& weight, uint64_t version, int64_t longest = Chunks::kLongest) {
     return fresh(for_input_gradient_, weight, version, true, longest);

@@ -37,7 +37,7 @@ class Adafactor final : public Optimizer {
     Divisors divisors;                 // for a fused step
   };
   bool torch() const { return options_.adafactor_form == recipe::AdafactorForm::kTorch; }
-  // Of the current step.
+  // β2 of the current step.
   double beta2() const;
   Tensor normalised(const Matrix& matrix, const StepSettings& settings) const;                  // u
   double step_size(const Matrix& matrix, double lr) const;                                      // α

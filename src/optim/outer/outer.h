@@ -66,7 +66,7 @@ struct OuterRound {
   // For what was applied: the exchange, the part of it in which this worker waited, the update of weights.
   double exchange_s = 0, waited_s = 0, update_s = 0;
   double gap = 1;                                     // Λ; the mean when each tensor has its own
-  // Of co2: a lower bound of α δ / Λ divided by 1 - β; from 1 on the weights oscillate.
+  // For co2: a lower bound of α δ / Λ divided by 1 - β; from 1 on the weights oscillate.
   std::optional<double> strain;
   double gradient = 0, momentum = 0, movement = 0;    // norms: of Δ / Λ, of m, of the anchor's step
   double clipped = 0;                                 // share of m's elements that were clipped

@@ -30,7 +30,7 @@ class OuterGaps {
   void note_movement();                       // after an update of the weights
   double mean(std::span<const double> gaps);  // over all tensors of the model
 
-  // Of the current round, by tensor: the numbers that are sent with the sums.
+  // The first steps of the current round, by tensor: the numbers that are sent with the sums.
   std::vector<double> first_steps() const;
   // arrived: sums over workers of first_steps() of a round of `steps`; a tensor that never moved has the gap 1.
   std::vector<double> gaps(std::span<const double> arrived, double workers, int64_t steps) const;

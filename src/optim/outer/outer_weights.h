@@ -43,12 +43,12 @@ class OuterWeights {
   void take_difference(bool returns, int64_t fragment = kAll);
   struct Distances {
     double counted = 0;              // of the elements that this rank counts first
-    // Of everything that this rank has of each tensor, counted elsewhere or not.
+    // For each tensor: over everything that this rank has of it, counted elsewhere or not.
     std::vector<double> of_tensors;
   };
-  // Of the weights from the anchors.
+  // The squared distances of the weights from the anchors.
   Distances squared_distances() const;
-  // Of the anchors, since differences were taken.
+  // The squared movements of the anchors, since differences were taken.
   const std::vector<double>& squared_movements() const { return movements_; }
   size_t tensors() const { return movements_.size(); }
   void forget_momentum();
