@@ -13,7 +13,7 @@
 //                   that value
 //   common-words    a list in which ten words occur 6 or (from 8,192 tokens on) 30 times, the others 1 or 3
 //                   times; asks for the ten words
-//   frequent-words  coded words, the k-th with frequency k^−2; asks for the second to fourth (the first: "...")
+//   frequent-words  coded words, the k-th with frequency k^−2; asks for the second to fourth (first: "...")
 //
 // Pure functions of their arguments; thread-safe.
 #pragma once

@@ -95,7 +95,8 @@ struct Continuation {
   int64_t row = 0;
   std::vector<int64_t> ids;  // at least one
 };
-// One pass: the decoder's logits for the token after each of these, [continuations, vocabulary]; advances the state. `recorder`, if any, records the routes.
+// One pass: the decoder's logits for the token after each of these, [continuations, vocabulary]; advances
+// the state. `recorder`, if any, records the routes.
 Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state,
                RouteRecorder* recorder = nullptr);
 

@@ -17,8 +17,8 @@
 //               y: the worker's weights after round t - 1, so what it has learnt since then is kept.
 //   streaming   In each round one fragment of the layers, in turn: diloco's x of it, w ← x + mix (w - x)
 //                                                                                 arXiv 2501.18512
-// The last two apply their update optim.outer_delay steps into the next round, or at its end. In streaming each
-// fragment is exchanged every τ steps, so a round has τ / fragments steps.
+// The last two apply their update optim.outer_delay steps into the next round, or at its end. In streaming
+// each fragment is exchanged every τ steps, so a round has τ / fragments steps.
 //
 // Workers continue from x, except with the last two methods, where their weights become equal only after
 // the last round of the run. With optim.outer_by_lr, momenta are momenta of Δ / γ, where γ is the learning
