@@ -1,10 +1,12 @@
-// Benchmark: one operator (or a whole training step) on this machine. Each checks its answer first, then reports how long a pass
-// takes beside the machine's measured limit and, when asked, beside the peer a user would pick instead, timed in the same call.
+// Benchmark: measures one operator (or a whole training step) on this machine. Each benchmark checks the
+// operator's answer first, then reports the time of a pass, the machine's measured limit and, when asked,
+// the time of the peer that a user would choose instead, measured in the same call.
 //
 //   void bench_attention(const Request& request, Results& into);      declared in register.h, one file each
 //
-// A Result is one shape: passes ("forward", "backward", or "" when there is one), the implementation that answered, the error of the
-// check. JSON holds name, shape, dtype, milliseconds_<pass> (or milliseconds), gflops/gigabytes per second, share of the limit.
+// A Result is one shape: its passes ("forward", "backward", or "" when there is only one), the
+// implementation that answered, and the error of the check. The JSON has name, shape, dtype,
+// milliseconds_<pass> (or milliseconds), gflops/gigabytes per second, and the share of the limit.
 #pragma once
 
 #include <functional>
@@ -37,7 +39,7 @@ struct Peer {
 
 struct Result {
   std::string name, shape, dtype;
-  std::string implementation;  // that answered; empty where there is one only
+  std::string implementation;  // the implementation that answered; empty if there is only one
   std::vector<Pass> passes;
   double error = -1;  // largest relative error of the check; -1: exact by construction
   double tolerance = 0;
@@ -57,7 +59,8 @@ struct Request {
 // Runs `work` until budget_s is used up and at least three times, after one run that is not counted; `before` is not timed.
 Timing time_of(const std::function<void()>& work, double budget_s = 0.5, const std::function<void()>& before = {});
 
-// Share of what the machine can do: FLOPs against its matrix products in this dtype, bytes against its memory; the larger of both.
+// The share of the machine's limit that is reached: FLOPs against its matrix products in this dtype, bytes
+// against its memory; the larger of both.
 double share_of_limit(const Pass& pass, const std::string& dtype, const MachineProfile& peak);
 
 nlohmann::ordered_json to_json(const Result& result, const MachineProfile& peak);

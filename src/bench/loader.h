@@ -1,9 +1,11 @@
-// What redundant loaders cost (MegaScale, arXiv 2402.15627 §3.4): the readers of one machine that want the same rows of every step (eight tensor ranks
-// of a replica), over a disk that is as slow as wanted, each reading for itself beside one that reads for all through the machine's memory
-// (data/order/batch_share.h). Readers go in step, as ranks do; what they compute is time that passes. The disk takes one read at a time.
+// Measures the cost of redundant loaders (MegaScale, arXiv 2402.15627 §3.4). The readers of one machine
+// that need the same rows of every step (eight tensor-parallel ranks of a replica) read from a disk of a
+// chosen speed, once with each rank reading for itself, and once with one rank reading for all through the
+// machine's memory (data/order/batch_share.h). The readers run in step, as ranks do; their computing is
+// simulated by elapsed time. The disk serves one read at a time.
 //
-// Replicas read other rows: there is nothing that one of them could read for another, so bytes fall by the ranks of a replica and not by those of
-// the machine.
+// Different replicas read different rows, so one cannot read for another: the bytes fall by the number of
+// ranks in a replica, not by that of ranks on the machine.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +18,21 @@ namespace longhaul::bench {
 
 struct LoaderRequest {
   int64_t readers = 8, steps = 20;
-  double step_s = 0.02;  // that a step computes
-  double read = 0.25;    // of that, what the disk takes for one reader's batch
+  double step_s = 0.02;  // computing time of a step
+  double read = 0.25;    // the share of step_s that the disk needs for one reader's batch
 };
 
 struct LoaderRow {
   bool shared = false;
-  double bytes = 0;           // of tokens, read from the disk
-  double stall_s = 0;         // at the beginning of a step, of the reader that waited longest; median over the steps behind the first
-  double wall_s = 0;          // of all steps
-  bool same_batches = false;  // every reader got, of every step, what a loader alone gives
+  double bytes = 0;           // bytes of tokens that were read from the disk
+  // Waiting time at the beginning of a step, of the reader that waited longest; median over the steps after
+  // the first.
+  double stall_s = 0;
+  double wall_s = 0;          // time of all steps
+  bool same_batches = false;  // every reader got in every step the batch that a single loader gives
 };
 
-std::vector<LoaderRow> measure_loader(const LoaderRequest& request);  // without sharing, with it
+std::vector<LoaderRow> measure_loader(const LoaderRequest& request);  // two rows: without sharing, with it
 
 nlohmann::ordered_json to_json(const LoaderRequest& request, const LoaderRow& row);
 observe::Table table_of(const LoaderRequest& request, const std::vector<LoaderRow>& rows);

@@ -1,4 +1,5 @@
-// The list of benchmarks. A new one: a file bench/<op>.cpp with its function, its declaration here, its line in register.cpp.
+// The list of benchmarks. To add one: a file bench/<op>.cpp with its function, its declaration here, its
+// line in register.cpp.
 #pragma once
 
 #include <string>

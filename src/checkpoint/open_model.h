@@ -1,6 +1,7 @@
-// open_model: a trained model from its checkpoint alone, for inference: the recipe comes from the manifest, weights from the tensors; it
-// has no gradients. With experts in eight bits (kernels/matmul/int8_weight.h) the weights of routed experts are quantised tensor by tensor as they are
-// read, from the numbers that are stored; everything else, shared experts too, is as without.
+// open_model: opens a trained model for inference from its checkpoint alone. The recipe comes from the
+// manifest and the weights from the tensors; the model has no gradients. With eight-bit experts
+// (kernels/matmul/int8_weight.h) the weights of routed experts are quantised from the stored numbers,
+// tensor by tensor, as they are read; everything else, shared experts included, is unchanged.
 #pragma once
 
 #include <filesystem>
@@ -13,20 +14,23 @@ namespace longhaul::checkpoint {
 
 struct OpenModel {
   recipe::LoadedRecipe recipe;
-  std::filesystem::path folder;     // of the checkpoint
+  std::filesystem::path folder;     // the checkpoint's folder
   std::filesystem::path tokenizer;  // run folder's tokenizer.json; may be missing when the checkpoint was moved
-  std::string tokenizer_sha256;     // of the one that it was trained with; empty when the checkpoint does not say
+  // The hash of the tokenizer that it was trained with; empty when the checkpoint does not say.
+  std::string tokenizer_sha256;
   int64_t step = 0;
   std::unique_ptr<model::Decoder> decoder;
 };
 
-// path: as storage::resolve takes it; of several checkpoints the newest valid one. dtype: "bf16", "fp32", "fp64"; empty: the
-// recipe's. experts: "int8", or empty for the dtype; the log says what int8 holds in bytes. Every byte of its weights is verified first; the other files need not be there. kCheckpoint errors; kUsage:
-// int8 of a model without experts.
+// path: as storage::resolve takes it; if it has several checkpoints, the newest valid one is opened. dtype:
+// "bf16", "fp32", "fp64"; empty: the recipe's. experts: "int8", or empty for the dtype; the log says how
+// many bytes the int8 weights take. Every byte of the weights is verified first; the other files need not
+// exist. Throws kCheckpoint errors, and kUsage for int8 when the model has no experts.
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "", at::Device device = at::kCPU,
                      const std::string& experts = "");
 
-// What supposes a model of the next token (writing on, judging answers) refuses others with it: kUsage.
+// Throws kUsage unless the model predicts the next token. Operations that need such a model (writing text
+// on, judging answers) call it; `what` names the operation.
 void require_next_token(const OpenModel& model, const std::string& what);
 
 }  // namespace longhaul::checkpoint

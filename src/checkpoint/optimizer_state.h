@@ -1,5 +1,6 @@
-// OptimizerState: an optimizer as a provider of training state: masters under the names of the logical tensors in the files "model", the other
-// states of a tensor under "optimizer.<kind>.<name>" in the files "optimizer", and the number of steps it has taken.
+// OptimizerState: provides an optimizer's training state to a checkpoint. The master weights have the names
+// of the logical tensors, in the files "model"; the other states of a tensor are "optimizer.<kind>.<name>",
+// in the files "optimizer". The number of steps that the optimizer has taken is a fact.
 #pragma once
 
 #include "checkpoint/state.h"
@@ -12,7 +13,8 @@ class OptimizerState final : public StateProvider {
   explicit OptimizerState(optim::Optimizer& optimizer) : optimizer_(optimizer) {}
   std::vector<StateEntry> tensors() override;
   nlohmann::json facts() override { return {{"optimizer_steps", optimizer_.steps()}}; }
-  void restore(const SavedFacts& facts) override;  // the working copies of the weights follow the masters
+  // Also refreshes the working copies of the weights from the masters.
+  void restore(const SavedFacts& facts) override;
 
  private:
   optim::Optimizer& optimizer_;

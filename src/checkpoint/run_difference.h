@@ -1,6 +1,6 @@
-// Comparing two runs by their checkpoints: the earliest step at which both have one and the two differ, and which tensors do, in the
-// order in which the model uses them: weights first, then the optimizer's state of the same tensors,
-// then the task's.
+// Compares two runs by their checkpoints: finds the earliest step at which both have a checkpoint and the
+// two differ, and lists the tensors that differ in the order in which the model uses them: weights first,
+// then the optimizer state of the same tensors, then the task's state.
 //
 //   const RunDifference found = compare_runs("runs/a", "runs/b", events.first_step());
 //
@@ -17,19 +17,21 @@
 namespace longhaul::checkpoint {
 
 struct RunDifference {
-  std::vector<int64_t> equal_steps;          // at which both have a checkpoint and all is equal
-  std::optional<int64_t> step;               // the first at which they differ
+  std::vector<int64_t> equal_steps;          // steps at which both have a checkpoint and everything is equal
+  std::optional<int64_t> step;               // the first step at which they differ
   storage::CheckpointDifference difference;  // at that step, in the model's order
-  std::vector<std::string> commands;         // what to type for checkpoints that would show it, when these do not
+  // Commands that make checkpoints which would show the difference, when these do not.
+  std::vector<std::string> commands;
 
   const storage::TensorDifference* first_weight() const;     // null: none differs
   const storage::TensorDifference* first_optimizer() const;  // likewise
   const storage::TensorDifference* first_task() const;       // of a task's own state
-  const storage::TensorDifference* largest() const;          // by the greatest distance of two values
+  // The tensor with the greatest distance between two values.
+  const storage::TensorDifference* largest() const;
 };
 
-// first_step: the first whose events differ, 0: none. Checkpoints that are equal before it say nothing about it, so commands are
-// given when none at or after it lies in both runs.
+// first_step: the first step whose events differ; 0: none. Checkpoints that are equal before that step say
+// nothing about it, so commands are given when no step at or after it has a checkpoint in both runs.
 RunDifference compare_runs(const std::filesystem::path& first_run, const std::filesystem::path& second_run, int64_t first_step);
 
 }  // namespace longhaul::checkpoint

@@ -1,7 +1,9 @@
-// saved_recipe: the recipe inside a checkpoint's manifest, as it was resolved when the checkpoint was saved.
+// saved_recipe: reads the recipe from a checkpoint's manifest, as it was resolved when the checkpoint was
+// saved.
 //
-// A manifest may come from anywhere, so its recipe must be complete in itself: one that names a `base` (a file of this machine) is
-// refused. That, and whatever else keeps it from being understood, is an Error with exit code 66 that names the manifest.
+// A manifest may come from another machine, so its recipe must be complete in itself: a recipe that names a
+// `base` (a file of this machine) is refused. This, and any other reason why the recipe cannot be
+// understood, is an Error with exit code 66 that names the manifest.
 #pragma once
 
 #include "recipe/load.h"

@@ -1,12 +1,15 @@
-// Training state as a checkpoint sees it: a list of providers (the optimizer with the weights, the trainer's counters, a task, later outer
-// loops and replay buffers), each with tensors and with facts, which are whatever is no tensor.
+// Training state as a checkpoint sees it: a list of providers (the optimizer with the weights, the
+// trainer's counters, a task; later outer loops and replay buffers). Each provider has tensors and facts;
+// facts are all state that is not a tensor.
 //
-// A tensor is a rectangle that this rank holds of a logical tensor. Its name is its name in the checkpoint, unique among all providers; of the
-// ranks that hold the same rectangle one says that it is written there, and all that are written make up the whole tensor exactly. Roles
-// tell readers apart what they are for: "weight", "optimizer.m", "task".
+// A tensor entry is a rectangle of a logical tensor that this rank holds. Its name is its name in the
+// checkpoint, unique among all providers. Of the ranks that hold the same rectangle, one is marked as its
+// writer, and all written rectangles together make up the whole tensor exactly. The role tells readers what
+// a tensor is for: "weight", "optimizer.m", "task".
 //
-// Facts are members of the manifest's `state` under keys of the provider's own. They are the same on every rank: rank 0's are saved, and
-// all ranks get them back. What differs from rank to rank is a tensor.
+// Facts are members of the manifest's `state` under keys of the provider's own. They are the same on every
+// rank: rank 0's facts are saved, and all ranks get them back. State that differs from rank to rank must be
+// a tensor.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -21,7 +24,7 @@ namespace longhaul::checkpoint {
 
 struct StateEntry {
   std::string name;
-  std::string file;  // kind of file it is kept in: "model", "optimizer", "task"; see file_name()
+  std::string file;  // the kind of file that holds it: "model", "optimizer", "task"; see file_name()
   std::string role;
   layout::Shape shape;  // global, at least one dimension
   layout::Rectangle held;
@@ -31,7 +34,7 @@ struct StateEntry {
   bool to_write() const { return written_here && !held.empty(); }
 };
 
-// The facts of a checkpoint, with what an error says of where they come from.
+// The facts of a checkpoint, and where they come from (`where`, for errors).
 struct SavedFacts {
   const nlohmann::json& state;
   std::string where;
@@ -50,7 +53,9 @@ class StateProvider {
 
 using Providers = std::span<StateProvider* const>;
 
-std::vector<StateEntry> tensors_of(Providers providers);  // of all of them, in their order
-nlohmann::json facts_of(Providers providers);             // merged; a key that two of them have is a bug
+// The tensors of all providers, in the order of providers.
+std::vector<StateEntry> tensors_of(Providers providers);
+// The facts of all providers, merged; a key that two of them have is a bug.
+nlohmann::json facts_of(Providers providers);
 
 }  // namespace longhaul::checkpoint

@@ -1,4 +1,4 @@
-// Everything the program can be asked for, listed by name: the plug-in point of the command line.
+// The list of all subcommands and tasks of the program, by name: the plug-in point of the command line.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace longhaul::cli {
 
 void register_commands(Command& program);
-train::TaskEntries tasks();  // of all domains: what train.task can name
+train::TaskEntries tasks();  // the tasks of all domains, which train.task can name
 std::string version_text();  // what --version prints
 
 }  // namespace longhaul::cli

@@ -1,4 +1,5 @@
-// A trace as a file, by the name's end: Perfetto's protobuf (.pftrace), else Chrome's JSON. Folders on the way are made.
+// Writes a trace to a file, in a format chosen by the suffix of its name: Perfetto's protobuf (.pftrace),
+// else Chrome's JSON. Missing folders are created.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
-// One call of a communicator, as data: what back ends carry out, what wrappers (tracing, delay, faults) see, and what ranks have to agree on.
-// Communicator's functions make and check it; nobody else needs to.
+// One call of a communicator, as data: back ends carry it out, wrappers (tracing, delay, faults) inspect
+// it, and ranks compare it to check that they agree. The functions of Communicator make and check it; no
+// other code needs to.
 #pragma once
 
 #include <chrono>
@@ -15,12 +16,13 @@
 
 namespace longhaul::comm {
 
-using longhaul::name_of;  // of dtypes: those below would hide it
+using longhaul::name_of;  // for dtypes; the overloads below would hide it
 
 using observe::CallKind, observe::Direction, observe::name_of, observe::label;
 
-// In the order of ranks 0, 1, 2, …. Sums of bf16 and fp16 are taken in fp32 and rounded once; integers wrap around. Sums of bool and of
-// 8-bit floats, and anything of complex numbers, are refused. The maximum of numbers and NaN is NaN: what went wrong on one rank is seen on all.
+// Values are combined in the order of ranks 0, 1, 2, …. Sums of bf16 and fp16 are taken in fp32 and rounded
+// once; integers wrap around. Sums of bool and of 8-bit floats, and any reduction of complex numbers, are
+// refused. The maximum of numbers and NaN is NaN, so that an error on one rank is seen on all.
 enum class Reduction : uint8_t { kSum, kMax };
 std::string_view name_of(Reduction reduction);  // "sum"
 
@@ -28,9 +30,12 @@ using Timeout = std::chrono::milliseconds;
 inline constexpr Timeout kNoTimeout = Timeout::max();
 
 struct CallOptions {
-  std::string name{};                // what it is for, "gradients of chunk 3"; the same on all ranks. Stands in errors and traces
-  int priority = 0;                  // where a back end has calls waiting for each other, the highest goes first; ThreadGroup has none
-  std::optional<Timeout> timeout{};  // until all ranks have started the call, from its start on this rank; else the group's
+  // The purpose, as "gradients of chunk 3"; the same on all ranks. Errors and traces show it.
+  std::string name{};
+  // When calls wait for each other in a back end, the highest priority goes first; ThreadGroup ignores it.
+  int priority = 0;
+  // For all ranks to start the call, counted from its start on this rank; none: the group's timeout.
+  std::optional<Timeout> timeout{};
 };
 
 struct Transfer {
@@ -58,14 +63,17 @@ std::string label(const Call& call);         // "all_reduce 'loss' (call 5)"
 std::string describe(const Call& call);      // "all_reduce 'loss' (sum, fp32 [3, 4])": what ranks have to agree on
 std::string describe(const Tensor& tensor);  // "fp32 [3, 4]"
 
-// Whether two ranks' calls of the same number belong together. The row counts of all_to_all differ by rank and are compared elsewhere.
+// Whether calls of two ranks with the same number belong together. The row counts of all_to_all differ by
+// rank and are compared elsewhere.
 bool agree(const Call& a, const Call& b);
 
-// Whether the call makes sense by itself, on this rank of that many; an internal Error says what does not. `group` is named in it.
+// Checks that the call is valid by itself, on this rank of a group of `size`; an internal Error says what
+// is wrong and names `group`.
 void check(const Call& call, int64_t rank, int64_t size, const std::string& group);
-void check_on_cpu(const Call& call, int64_t rank, const std::string& group);  // for back ends that know no other device
+// For back ends that support no other device.
+void check_on_cpu(const Call& call, int64_t rank, const std::string& group);
 
-bool overlap(const Tensor& a, const Tensor& b);                  // share bytes of memory
+bool overlap(const Tensor& a, const Tensor& b);                  // whether they share bytes of memory
 std::vector<Tensor> written_by(const Call& call, int64_t rank);  // the tensors that this rank's part of the call writes to
 
 }  // namespace longhaul::comm

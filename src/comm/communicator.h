@@ -1,5 +1,6 @@
-// Communicator: how the ranks of a group exchange tensors. One object a rank; back ends are ThreadGroup (ranks are threads), Gloo and
-// NCCL (processes), Fake (pretended ones) and Single (a group of one). Every call is started and returns a Work:
+// Communicator: the interface through which the ranks of a group exchange tensors. Each rank has one
+// object. Back ends are ThreadGroup (ranks are threads), Gloo and NCCL (processes), Fake (simulated ranks)
+// and Single (a group of one). Every call is asynchronous and returns a Work:
 //
 //   comm.all_reduce(loss, Reduction::kSum, {.name = "loss"}).wait();
 //
@@ -7,18 +8,22 @@
 //   …                                                       // computes with neither shard nor weights
 //   work.wait();                                            // now weights holds the rows of all ranks
 //
-// All members issue the same sequence of collective calls (all but exchange): the n-th of one rank belongs to the n-th of the others,
-// whenever it comes. Tensors are contiguous; those of a collective call are of one dtype and on one device. A tensor that is written shares
-// no memory with another tensor of the call, of any rank, except where it says "in place", and none with a tensor of a call that still goes
-// on. Writing counts as an in-place change for autograd, which does not record it.
+// All members issue the same sequence of collective calls (every call but exchange): the n-th call of one
+// rank belongs to the n-th calls of the others, whenever they come. Tensors are contiguous; those of a
+// collective call have one dtype and are on one device. A tensor that is written shares no memory with
+// another tensor of the call, on any rank, except where the function says "in place", and none with a
+// tensor of a call that is still in progress. Writing counts as an in-place change for autograd, which does
+// not record it.
 //
-// Errors: a call that makes no sense by itself is refused where it is made (internal) and the group goes on. Ranks that disagree (kind,
-// name, dtype, shape, rows, root), a time that ran out, abort() and a member that went away fail the group: every rank that waits, and
-// every later call, throws kCommunication with what was expected, what was found and of whom. A call that all ranks had started before
-// still ends well. After an error the contents of the tensors that the call writes are undefined. A back end that cannot see a disagreement
-// (NCCL) says so; there it ends as a time that ran out.
+// Errors: an invalid call is refused where it is made (internal error), and the group stays usable.
+// Disagreeing ranks (kind, name, dtype, shape, rows, root), a timeout, abort(), and a member that has left
+// make the group fail: every rank that waits, and every later call, throws kCommunication with what was
+// expected, what was found and on which rank. A call that all ranks had started before still finishes.
+// After an error the contents of the tensors that the call writes are undefined. A back end that cannot
+// detect a disagreement (NCCL) says so; there it ends in a timeout.
 //
-// Threads: the calls of one communicator come from one thread at a time; abort(), rank(), size(), name() from any.
+// Threads: the calls of one communicator come from one thread at a time; abort(), rank(), size(), name()
+// from any.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +37,7 @@
 
 namespace longhaul::comm {
 
-// Thrown where a call failed because another rank gave up: what is worth reporting is that rank's own exception.
+// Thrown when a call failed because another rank gave up. The exception worth reporting is that rank's own.
 class Aborted : public Error {
  public:
   using Error::Error;
@@ -40,7 +45,8 @@ class Aborted : public Error {
 
 class Communicator {
  public:
-  virtual ~Communicator() = default;  // the rank leaves: members that wait for it, then or later, fail
+  // The rank leaves the group: members that wait for it, now or later, fail.
+  virtual ~Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -48,11 +54,12 @@ class Communicator {
   int64_t size() const { return size_; }
   const std::string& name() const { return name_; }
 
-  // values ← values of all ranks put together; bitwise the same on every rank and in every run.
+  // values ← the reduction of the values of all ranks; bitwise the same on every rank and in every run.
   Work all_reduce(const Tensor& values, Reduction reduction, CallOptions options);
 
-  // output ← this rank's rows of the inputs of all ranks put together. input [rows of all ranks, …] everywhere; output [own rows, …].
-  // `rows`: how many each rank gets, the same list on all ranks, zeros allowed; empty: evenly. In place: output is this rank's rows of input.
+  // output ← this rank's rows of the reduction of the inputs of all ranks. input is [rows of all ranks, …]
+  // on every rank; output [own rows, …]. `rows`: how many rows each rank gets, the same list on all ranks,
+  // zeros allowed; empty: evenly. In place: output is this rank's rows of input.
   Work reduce_scatter(const Tensor& input, const Tensor& output, Reduction reduction, CallOptions options, std::vector<int64_t> rows = {});
 
   // output [rows of all ranks, …] ← the inputs [own rows, …] in the order of ranks. `rows` as above. In place: input is this rank's rows of
@@ -66,23 +73,27 @@ class Communicator {
   // values ← values of rank `root`.
   Work broadcast(const Tensor& values, int64_t root, CallOptions options);
 
-  // Sends and receives, started together, done when all of them are. Of two ranks' messages in one direction the n-th sent is the n-th
-  // received, whichever exchange they stand in; dtype and shape must be the same. Nobody else takes part: exchanges are not in the sequence
-  // of collective calls. A send is done when it was received.
+  // Sends and receives that start together; the exchange is done when all of them are. Between two ranks,
+  // in one direction, the n-th message sent is the n-th received, whichever exchange it belongs to; dtype
+  // and shape must be the same. Only the two ranks of a message take part: exchanges are not in the
+  // sequence of collective calls. A send is done when it was received.
   Work exchange(std::vector<Transfer> transfers, CallOptions options);
 
   Work barrier(CallOptions options);  // done when all ranks have started it
 
-  // Groups within this one, of several kinds at once (layout::Mesh::group_kinds()): one communicator a kind, this rank's group of it, or
-  // null where it stands in none. Rank i of a group is the i-th of its list; its name is the kind and the group's number, "tp 3". A
-  // collective call, done when it returns; all ranks give the same kinds. Groups share their fate: a failure in one fails all.
+  // Splits this group into groups, of several kinds at once (layout::Mesh::group_kinds()). Returns one
+  // communicator for each kind: the group that has this rank, or null when no group of the kind has it.
+  // Rank i of a group is the i-th of its list; its name is the kind and the group's number, "tp 3". A
+  // collective call, finished when it returns; all ranks give the same kinds. A failure in one group makes
+  // all of them fail.
   std::vector<std::unique_ptr<Communicator>> split(std::vector<layout::GroupKind> kinds, CallOptions options = {.name = "split"});
 
-  // Whoever waits in this group or one that it shares its fate with, or calls it later, gets an Aborted with the reason. Only the first
-  // failure counts. Never blocks.
+  // Makes the group fail, and with it all groups that fail together with it: every rank that waits in one,
+  // or calls it later, gets an Aborted with the reason. Only the first failure counts. Never blocks.
   virtual void abort(const std::string& reason) = 0;
 
-  // For back ends and wrappers: carries out a call that has been checked and numbered. A wrapper hands it on to the communicator it wraps.
+  // For back ends and wrappers: carries out a call that has been checked and numbered. A wrapper passes it
+  // on to the communicator it wraps.
   virtual Work start(Call call) = 0;
   virtual std::vector<std::unique_ptr<Communicator>> start_split(Call call) = 0;
 

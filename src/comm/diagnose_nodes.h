@@ -1,5 +1,7 @@
-// diagnose_nodes: the part of a diagnosis for which nodes need each other (control/checks/node_comparison.h): reports are gathered, every node sends
-// and receives patterns with one partner a round, clocks are compared. A collective call of one rank a node; all get the same report.
+// diagnose_nodes: the part of a diagnosis in which nodes test each other
+// (control/checks/node_comparison.h): reports are gathered, every node exchanges test patterns with one
+// partner in each round, and clocks are compared. A collective call with one rank for each node; all get
+// the same report.
 #pragma once
 
 #include <string>
@@ -21,8 +23,9 @@ std::vector<control::PairResult> measure_pairs(Communicator& world, const Diagno
 control::NodesReport diagnose_nodes(Communicator& world, const control::SelfCheckReport& own, const control::Limits& limits,
                                     const DiagnoseOptions& options = {});
 
-// The same for a node whose partners are known by their addresses, in one order on all of them: joins them, and adds what they find of this node (pairs, clock)
-// to its own report. Where peers share an address or do not come, the check is skipped and says why: that is no fault of this node.
+// The same for a node that knows its peers by their addresses, given in the same order on all of them. It
+// joins them and adds what they find about this node (pairs, clock) to its own report. If peers share an
+// address or do not come, the check is skipped with the reason, because that is no fault of this node.
 void diagnose_with_peers(control::SelfCheckReport& own, const std::vector<std::string>& peers, const control::Limits& limits,
                          const DiagnoseOptions& options = {});
 

@@ -1,9 +1,11 @@
-// Fake: one rank of a world of any size without the others, for dry runs. It needs no memory for meta tensors, whose calls only have to make sense;
-// of others it gives what came out if every rank had given what this one gives: sums are n times the values, gathered rows this rank's rows again
-// and again. What a message brings stays as it was: nobody knows it.
+// Fake: simulates one rank of a world of any size without the others, for dry runs. Meta tensors need no
+// memory; their calls are only checked for validity. For real tensors the result is what it would be if
+// every rank had the same input as this one: sums are n times the values, gathered rows are this rank's
+// rows repeated. A receive leaves its tensor unchanged, because the message is unknown. With uneven rows,
+// the rows that another rank has in addition to this one's are zero.
 //
-// Around it stands a Traced: the logs of several such ranks, one after the other in one thread, are compared by compare_records (disagreement.h).
-// Uneven rows: what another rank has more than this one, is zero.
+// A Traced is usually wrapped around it: the logs of several such ranks, run one after the other in one
+// thread, are compared by compare_records (disagreement.h).
 #pragma once
 
 #include <memory>
@@ -17,7 +19,7 @@ namespace longhaul::comm {
 class Fake final : public Communicator {
  public:
   Fake(int64_t rank, int64_t size, std::string name = "world") : Communicator(std::move(name), rank, size) {}
-  void abort(const std::string&) override {}  // nobody is there to be told
+  void abort(const std::string&) override {}  // there is no other rank to inform
   Work start(Call call) override;
   std::vector<std::unique_ptr<Communicator>> start_split(Call call) override;
 };

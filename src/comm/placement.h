@@ -1,4 +1,5 @@
-// Placement as communicators use it: which rank this process is (control/wire/placement.h, where engines are known).
+// Placement, under the names that communicators use: which rank this process is (control/wire/placement.h,
+// which knows the engines).
 #pragma once
 
 #include "control/wire/placement.h"

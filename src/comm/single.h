@@ -1,5 +1,6 @@
-// Single: the group of one rank, on any device. Its calls are done when they return; all they do is copy, where input and output are not the
-// same memory. A message to itself is received in the exchange that sends it.
+// Single: the group of one rank, on any device. Its calls are done when they return; all they do is copy
+// when input and output are not the same memory. A message to itself must be received in the exchange that
+// sends it.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@ class Single final : public Communicator {
   std::vector<std::unique_ptr<Communicator>> start_split(Call call) override;
 
  private:
-  struct Fate;  // shared with the groups that are split off
+  struct Fate;  // the failure state, shared with the groups that are split off
   Single(std::string name, std::shared_ptr<Fate> fate);
   void refuse_after_abort(const Call& call) const;
 

@@ -1,6 +1,8 @@
-// DecoderAnswers: what a decoder answers. Only the places that are asked for go through the head, a few at a time, so logits of a whole passage never
-// exist. Short passages share a pass of the model; one that is longer than a pass is read in pieces, each of which goes on from the state
-// that the one before left, so that memory grows with its length by that state alone. No gradients. Not thread-safe for one decoder.
+// DecoderAnswers: the answers of a decoder. Only the requested positions go through the head, a few at a
+// time, so the logits of a whole passage never exist at once. Short passages share a pass of the model. A
+// passage that is longer than a pass is read in pieces, each of which continues from the state after the
+// previous one, so that only this state grows with the length of the passage. No gradients. Not thread-safe
+// for one decoder.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +17,7 @@ class DecoderAnswers final : public Answers {
   struct Options {
     int64_t tokens_per_pass = 4096;
     int64_t vocabulary = 0;           // only ids below this are predicted or drawn; 0: all of the model's rows
-    std::vector<int64_t> never = {};  // nor are these drawn: ids that stand for nothing
+    std::vector<int64_t> never = {};  // ids that are never drawn, because they stand for nothing
   };
   DecoderAnswers(model::Decoder& decoder, Options options)
       : decoder_(decoder), options_(std::move(options)) {}  // the decoder must outlive it
@@ -34,10 +36,10 @@ class DecoderAnswers final : public Answers {
   Options options_;
 };
 
-// Rows of logits that may exist at once: 64 MiB of them in fp32.
+// The number of rows of logits that may exist at once: 64 MiB of them in fp32.
 inline int64_t logit_rows_at_once(int64_t vocabulary) { return std::max<int64_t>(1, (int64_t{16} << 20) / vocabulary); }
 
-// Of each of the rows of logits [rows, vocabulary] (fp32 or fp64), in fp64.
+// The result for each of the rows of logits [rows, vocabulary] (fp32 or fp64), in fp64.
 std::vector<Judged> judge_logits(const Tensor& logits, std::span<const Target> targets, int64_t predictable);
 
 }  // namespace longhaul::evaluate

@@ -1,4 +1,5 @@
-// Dice: random choices one after the other, for whatever is made up: pure functions of seed and name. Cheap to make anew.
+// Dice: a sequence of random choices for generated material: a pure function of seed and name. Cheap to
+// construct.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Grids of scores: the mean share of answers found for every pair of a length and a depth (needles), or of a length and a kind (RULER's).
+// Grids of scores: the mean share of correct answers for every pair of a length and a depth (needles), or
+// of a length and a kind (RULER's).
 #pragma once
 
 #include <functional>
@@ -13,8 +14,9 @@ namespace longhaul::evaluate {
 
 struct Grid {
   std::vector<std::string> rows, columns;
-  std::vector<std::vector<double>> values;  // [rows][columns], 0 to 1; NaN where no question of the kind is so short
-  double mean() const;                      // of what was asked
+  // [rows][columns], 0 to 1; NaN where the kind has no question as short as that.
+  std::vector<std::vector<double>> values;
+  double mean() const;                      // the mean over the questions that were asked
 };
 
 struct GridRequest {
@@ -24,15 +26,17 @@ struct GridRequest {
   std::vector<std::string> haystack;
 };
 
-// progress is called after each question, whoever has it. Error (64) where a needle's text, or all of RULER's, would be longer than asked for.
+// progress is called after each question, whichever rank has it. Error (64) when the text of a needle, or
+// all of RULER's texts, would be longer than requested.
 Grid needle_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::string& kind,
                  const std::vector<double>& depths, const std::function<void()>& progress = {},
                  const EvaluationShare& share = {});  // rows: depths; columns: lengths
 Grid ruler_grid(Answers& answers, const data::Tokenizer& tokenizer, const GridRequest& request, const std::vector<std::string>& kinds,
                 const std::function<void()>& progress = {}, const EvaluationShare& share = {});  // rows: kinds; columns: lengths
 
-// The weighted score of 2406.16690 (docs/sources/linear-attention.md §6): entries count the more the longer and the deeper, by powers of alpha, and a length
-// counts 2^((1 − n)/2) of it, where n is the number of runs of equal outcomes (a half or more of the answers found, or not) over its depths.
+// The weighted score of 2406.16690 (docs/sources/linear-attention.md §6): entries count more the longer and
+// the deeper they are, by powers of alpha, and the score of a length is multiplied by 2^((1 − n)/2), where
+// n is the number of runs of equal outcomes (at least half of the answers correct, or not) over its depths.
 // The study does not publish its alpha.
 double weighted_score(const Grid& grid, double alpha);
 

@@ -1,15 +1,19 @@
-// Questions about long texts that are made up here, from a seed: needles in a haystack, a conversation of many rounds, and the kinds of RULER
-// (2404.06654) that need no other data. Each is a prompt as long as asked for, in tokens of the model's tokenizer, and the strings that must occur
-// in what follows it. Text is added (sentences, rounds, words) until no more fits.
+// Questions about long texts that are generated from a seed: needles in a haystack, a conversation of many
+// rounds, and the kinds of RULER (2404.06654) that need no other data. Each question is a prompt of the
+// requested length, in tokens of the model's tokenizer, and the strings that must occur in the model's
+// continuation. Text is added (sentences, rounds, words) until no more fits.
 //
-//   single          one sentence "The special magic number for W is N." at the depth; which number is it?
-//   keys            the same among three others of the kind, at random depths
-//   values          four numbers of one word, the first at the depth: all of them
-//   queries         four words, the first at the depth: the numbers of all
-//   rounds          a conversation; what was answered in the round at the depth, three words (after MiniMax's MR-NIAH)
-//   variables       X = 12345, Y = X, …: five assignments in order among noise: all variables with that value
-//   common-words    a list in which ten words stand 6 or (from 8,192 tokens on) 30 times, the others 1 or 3 times: the ten
-//   frequent-words  coded words, the k-th as often as k^−2: the second to fourth (the first is "...")
+//   single          one sentence "The special magic number for W is N." at the depth; asks for the number
+//   keys            the same among three other such sentences, at random depths
+//   values          four numbers of one word, the first at the depth; asks for all of them
+//   queries         four words, the first at the depth; asks for the numbers of all
+//   rounds          a conversation; asks what was answered in the round at the depth, three words (after
+//                   MiniMax's MR-NIAH)
+//   variables       X = 12345, Y = X, …: five assignments in order among noise; asks for all variables with
+//                   that value
+//   common-words    a list in which ten words occur 6 or (from 8,192 tokens on) 30 times, the others 1 or 3
+//                   times; asks for the ten words
+//   frequent-words  coded words, the k-th with frequency k^−2; asks for the second to fourth (first: "...")
 //
 // Pure functions of their arguments; thread-safe.
 #pragma once
@@ -31,19 +35,20 @@ struct Question {
 
 struct QuestionRequest {
   std::string kind;
-  int64_t tokens = 1024;  // most that the prompt may have
+  int64_t tokens = 1024;  // upper limit for the prompt
   double depth = -1;      // 0: at the beginning, 1: at the end; negative: random
   uint64_t seed = 0;
-  int64_t index = 0;                           // which of the questions of this kind
+  int64_t index = 0;                           // number of the question among those of this kind
   std::span<const std::string> haystack = {};  // sentences to hide needles in, read in a circle; empty: noise
 };
 
-std::vector<std::string> needle_kinds();  // those with a depth
+std::vector<std::string> needle_kinds();  // the kinds with a depth
 std::vector<std::string> ruler_kinds();
 std::vector<std::string> sentences_of(std::string_view text);  // for `haystack`
 
-int64_t fewest_tokens(const QuestionRequest& request, const data::Tokenizer& tokenizer);  // of the shortest prompt of the kind
-// kUsage where not even the shortest question of the kind fits.
+// Length of the shortest prompt of the kind.
+int64_t fewest_tokens(const QuestionRequest& request, const data::Tokenizer& tokenizer);
+// kUsage if not even the shortest question of the kind fits.
 Question make_question(const QuestionRequest& request, const data::Tokenizer& tokenizer);
 
 std::string listed(const std::vector<std::string>& words);  // "a, b and c"

@@ -1,4 +1,5 @@
-// Recall of random tokens (data/order/recall.h): the share of right answers, by the likeliest of all tokens, at the places that have a label.
+// Recall of random tokens (data/order/recall.h): the share of right answers at the positions that have a
+// label, where the answer is the likeliest of all tokens.
 #pragma once
 
 #include <functional>
@@ -11,16 +12,17 @@
 namespace longhaul::evaluate {
 
 struct RecallScore {
-  double accuracy = 0;  // of all answers
+  double accuracy = 0;  // share of right answers
   double whole = 0;     // share of sequences without a wrong answer
-  double loss = 0;      // nats of an answer
+  double loss = 0;      // nats per answer
   int64_t answers = 0, sequences = 0;
 };
 
-// Sequences that are never trained on: training takes indexes from 0 upwards.
+// The index of a sequence that is never trained on: training uses indexes from 0 upwards.
 inline int64_t held_out_index(int64_t i) { return -1 - i; }
 
-// go_on is asked after every few sequences; nothing: it said no, and all ranks must then stop.
+// go_on is called after every few sequences. Returns nothing if it returned false; it must then return
+// false on all ranks.
 std::optional<RecallScore> score_recall(Answers& answers, const data::RecallShape& shape, uint64_t seed, int64_t sequences,
                                         const std::function<bool()>& go_on = {}, const EvaluationShare& share = {});
 

@@ -1,6 +1,7 @@
-// What one of several ranks does of an evaluation: its units (batches, questions, groups of sequences), counted from 0, are dealt out in turn, and what a
-// rank found of its own is 0 in the others' numbers; so their sum is what one process finds, to the bit, and every rank goes on with it in the
-// order of the units.
+// EvaluationShare: the part of an evaluation that one of several ranks does. Units (batches, questions,
+// groups of sequences) are counted from 0 and assigned to the ranks in turn. Each rank leaves 0 for the
+// units of the other ranks; so the sum over ranks is what one process would find, to the bit, and every
+// rank then processes the numbers in the order of the units.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace longhaul::evaluate {
 
 struct EvaluationShare {
   int64_t ranks = 1, rank = 0;
-  std::function<void(std::vector<double>&)> sum_over_ranks{};  // element by element; called once, at the end, where there are several
+  // Element by element; called once, at the end, if there are several ranks.
+  std::function<void(std::vector<double>&)> sum_over_ranks{};
 
   bool has(int64_t unit) const { return unit % ranks == rank; }
   void complete(std::vector<double>& numbers) const {

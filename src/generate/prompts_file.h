@@ -1,6 +1,7 @@
-// Prompts from a file. In FILE.jsonl each line is a JSON text, {"prompt": "…"} with a text that may hold line ends, or {"ids": […]} with all the
-// token ids that the model is to read; in any other file each line is a prompt as it stands. Empty lines are none, and a byte order mark in front of
-// the first one is no text.
+// Reads prompts from a file. In FILE.jsonl each line is a JSON value: {"prompt": "…"} with a text that may
+// contain line ends, or {"ids": […]} with all token ids that the model is to read. In any other file each
+// line is a prompt as it stands. Empty lines are skipped, and a byte order mark before the first line is
+// not part of the text.
 #pragma once
 
 #include <cstdint>

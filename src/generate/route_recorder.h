@@ -1,4 +1,5 @@
-// RouteRecorder: which experts the sequences of a decoder's state were sent to, token by token as they are read (model/experts/routes.h).
+// RouteRecorder: records to which experts the tokens of a decoder state's sequences were sent, as they are
+// read (model/experts/routes.h).
 #pragma once
 
 #include <map>
@@ -14,10 +15,10 @@ struct Continuation;
 
 class RouteRecorder {
  public:
-  // A pass that read these, one behind the other, and its routes.
+  // Records a pass that read these, one after the other, and its routes.
   void read(std::span<const Continuation> continuations, const model::Routes& routes);
   void fork(int64_t row, int64_t fresh) { of_rows_[fresh] = of_rows_.at(row); }
-  RoutedSequence take(int64_t row);  // of all that it has read; forgets it
+  RoutedSequence take(int64_t row);  // the routes of everything that the row has read; forgets them
 
  private:
   struct Sequence {

@@ -1,5 +1,6 @@
-// A file of routes: which experts a model sent the tokens of some sequences to (model/experts/routes.h), with those tokens. `sample` and `score` write it, `score`
-// replays it; whoever trains on a rollout reads it here. What is in it: docs/formats/routes.md.
+// A file of routes: the experts to which a model sent the tokens of some sequences
+// (model/experts/routes.h), together with these tokens. `sample` and `score` write it, and `score` replays
+// it; training on a rollout reads it here. docs/formats/routes.md describes its contents.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +15,23 @@
 
 namespace longhaul::generate {
 
-// The tokens that a model read of one sequence, and where it sent them: tensors on the CPU.
+// The tokens of one sequence that a model read, and their routes: tensors on the CPU.
 struct RoutedSequence {
   std::vector<int64_t> ids;
   model::Routes routes;
 };
 
-// about: what else readers may want to know, in the file's metadata ("checkpoint", "step").
+// about: further information for readers, in the file's metadata ("checkpoint", "step").
 void write_routes(const std::filesystem::path& path, std::span<const RoutedSequence> sequences, const recipe::ModelConfig& config,
                   const std::map<std::string, std::string>& about);
 
-// Of a model like this one: the same layers with routers, experts and experts a token. kData errors: no such file, no routes, or another model's; lists that do not
-// fit each other; experts that there are not, or twice for a token.
+// Reads the routes of a model with the same layers with routers, experts and experts per token as this one.
+// kData errors: the file does not exist, has no routes, or those of another model; lists that do not fit
+// each other; experts that do not exist, or occur twice for a token.
 std::vector<RoutedSequence> read_routes(const std::filesystem::path& path, const recipe::ModelConfig& config);
 
-// A model without experts has no routes: kUsage, for the option that asks for them.
+// Throws kUsage for a model without experts, which has no routes; `option` is the option that asks for
+// them.
 void require_routers(const recipe::ModelConfig& config, const std::string& option);
 
 }  // namespace longhaul::generate

@@ -1,8 +1,9 @@
-// CheapTensors: selective recomputation. What operators declare as cheap (Recorded::cheap: elementwise, or a gather of rows) is not kept for the
-// backward pass but made again from what is kept anyway: results of norms, of activations, rows of experts. Results of products, of attention and
-// of recurrences are kept, and nothing is communicated again.
+// CheapTensors: selective recomputation. Tensors that operators declare as cheap (Recorded::cheap:
+// elementwise results, or a gather of rows) are not kept for the backward pass but recomputed from tensors
+// that are kept anyway: results of norms, of activations, rows of experts. Results of products, of
+// attention and of recurrences are kept, and no communication is repeated.
 //
-// One for each forward pass: it needs to live as long as that.
+// Each forward pass needs an object of its own, which must live as long as the pass.
 #pragma once
 
 #include <unordered_map>
@@ -13,7 +14,8 @@ namespace longhaul::kernels {
 
 class CheapTensors final : public SavedTensors {
  public:
-  explicit CheapTensors(SavedTensors* others = nullptr) : others_(others) {}  // asked for what is not cheap
+  // others: handles tensors that are not cheap.
+  explicit CheapTensors(SavedTensors* others = nullptr) : others_(others) {}
   std::shared_ptr<SavedStorage> take(const Tensor& x) override;
   void can_be_made_again(const Tensor& x, std::function<Tensor()> make) override;
 

@@ -1,11 +1,13 @@
-// How our operators take part in LibTorch's autograd. The forward pass runs without recording; what it leaves says how gradients go back:
+// Connects our operators to LibTorch's autograd. The forward pass runs without recording; what it returns
+// says how gradients are computed:
 //
 //   differentiable("swiglu", {x}, [&] -> Recorded {
 //     const Tensor y = …;
 //     return {.results = {y}, .saved = {x}, .backward = [](const BackwardCall& call) { return …one gradient an input…; }};
 //   });
 //
-// LibTorch's own way is a class an operator (torch::autograd::Function); each costs its file five seconds of compiling.
+// LibTorch's own way needs one class for each operator (torch::autograd::Function), and each class costs
+// its file five seconds of compile time.
 #pragma once
 
 #include <functional>
@@ -16,36 +18,41 @@
 
 namespace longhaul::kernels {
 
-// What a backward pass gets.
+// The arguments of a backward pass.
 struct BackwardCall {
-  std::vector<Tensor> saved;      // as the forward pass left them; autograd has refused those that were written to since
-  std::vector<Tensor> gradients;  // one a result
-  std::vector<bool> wanted;       // one an input: whether anybody uses its gradient
+  // As the forward pass left them; autograd raises an error if one was written to since.
+  std::vector<Tensor> saved;
+  std::vector<Tensor> gradients;  // one for each result
+  std::vector<bool> wanted;       // one for each input: whether its gradient is used
 };
 
-// A tensor that can be made again at little cost, whole and to the bit; others of its storage come with it.
+// A tensor that can be recomputed at little cost, whole and to the bit; other tensors of its storage are
+// recomputed with it.
 struct CheapTensor {
-  Tensor tensor;             // of the forward pass: a result, or what is saved
-  std::vector<Tensor> from;  // inputs, results or what is saved; may be cheap themselves
+  Tensor tensor;             // a tensor of the forward pass: a result or a saved tensor
+  std::vector<Tensor> from;  // inputs, results or saved tensors; may be cheap themselves
   std::function<Tensor(const std::vector<Tensor>& from)> make;
 };
 
-// What a forward pass leaves.
+// The result of a forward pass.
 struct Recorded {
   std::vector<Tensor> results;
-  // Inputs and results that the backward pass reads stand here: a closure that held a result would keep itself alive, and one that held an
-  // input would not notice that it was written to. Other tensors (sinks) belong in the closure.
+  // The inputs and results that the backward pass reads. They must not be captured in the closure: a
+  // closure that held a result would keep itself alive, and one that held an input would not notice that it
+  // was written to. Other tensors (sinks) belong in the closure.
   std::vector<Tensor> saved;
-  // One gradient an input, in their order; undefined: none. It has no derivative of its own: who asks for one (create_graph, then backward
-  // again) gets an error instead of a silent zero.
+  // Returns one gradient for each input, in their order; undefined: none. The backward pass has no
+  // derivative of its own: code that asks for one (create_graph, then backward again) gets an error instead
+  // of a silent zero.
   std::function<std::vector<Tensor>(const BackwardCall&)> backward;
-  std::vector<GradientSink> sinks{};   // that the backward pass adds to, each once
-  bool zeros_for_missing = true;       // a result that nothing used has a gradient of zeros; else an undefined one
-  std::vector<size_t> not_recorded{};  // numbers of results without a gradient
-  std::vector<CheapTensor> cheap{};    // what selective recomputation does not keep (saved_tensors.h)
+  std::vector<GradientSink> sinks{};   // the sinks to which the backward pass adds, each once
+  bool zeros_for_missing = true;       // an unused result gets a gradient of zeros, else an undefined one
+  std::vector<size_t> not_recorded{};  // indices of results without a gradient
+  std::vector<CheapTensor> cheap{};    // tensors that selective recomputation does not keep (saved_tensors.h)
 };
 
-// While one lives, this thread runs a forward pass for the second time (recomputed.h): products of weights were announced by the first.
+// While an object of this class lives, this thread runs a forward pass for the second time (recomputed.h):
+// the first run has announced the products of weights already.
 class MadeAgain {
  public:
   MadeAgain();
@@ -54,7 +61,8 @@ class MadeAgain {
   MadeAgain& operator=(const MadeAgain&) = delete;
 };
 
-// The results. `inputs` (some may be undefined) are all tensors that want gradients; nothing is recorded where none of them does.
+// Returns the results. `inputs` (some may be undefined) are all tensors that may want gradients; nothing is
+// recorded if none of them does.
 std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs, const std::function<Recorded()>& forward);
 
 }  // namespace longhaul::kernels

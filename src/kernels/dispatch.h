@@ -1,12 +1,13 @@
-// How an operator chooses its implementation: an ordered list in which each entry refuses with a reason or takes the call.
-// `--explain-dispatch` prints the reasons; tests ask which implementation answered. Choosing is thread-safe; the record of the
-// last choice is per thread.
+// Chooses the implementation of an operator: in an ordered list, each entry either refuses with a reason or
+// accepts the call. `--explain-dispatch` prints the reasons; tests ask which implementation answered.
+// Choosing is thread-safe; the record of the last choice is per thread.
 //
 //   constexpr std::string_view kImplementations[] = {"cuda", "cpu", "aten"};
-//   const size_t chosen = Dispatcher("norm", kImplementations).choose([&](size_t i) { return i == 0 ? refuse_cuda(x) : Refusal(); });
+//   const Dispatcher dispatcher("norm", kImplementations);
+//   const size_t chosen = dispatcher.choose([&](size_t i) { return i == 0 ? refuse_cuda(x) : Refusal(); });
 //
-// It happens at every call of every operator, so it allocates nothing but at an operator's first choice on a thread: names and reasons are
-// literals, and become strings when somebody asks for them.
+// This happens in every call of every operator, so it allocates memory only at an operator's first choice
+// on a thread: names and reasons are literals, and are converted to strings only on request.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,8 @@
 
 namespace longhaul::kernels {
 
-// Why an implementation does not take a call: a literal, or other text that is never freed. Empty: it takes it.
+// Why an implementation does not accept a call: a literal, or other text that is never freed. Empty: it
+// accepts the call.
 class Refusal {
  public:
   constexpr Refusal() = default;
@@ -36,7 +38,8 @@ struct Choice {
   std::vector<std::pair<std::string, std::string>> refusals;  // implementation, reason
 };
 
-// A name and a list, literals and a static array: both are kept in records. Made where it is used.
+// A name and a list, which must be a literal and a static array, because records keep both. Constructed
+// where it is used.
 class Dispatcher {
  public:
   static constexpr size_t kMostImplementations = 8;
@@ -45,8 +48,9 @@ class Dispatcher {
   constexpr Dispatcher(const char* op, const std::string_view (&implementations)[N]) : op_(op), implementations_(implementations) {
     static_assert(N <= kMostImplementations);
   }
-  // Asks in order; refuse(i) is the Refusal of implementation i. Returns the number of the first that takes the call: one of them must take
-  // everything. A name forced by force() is asked alone and its refusal is an error.
+  // Tries the implementations in order; refuse(i) is the Refusal of implementation i. Returns the index of
+  // the first that accepts the call: one of them must accept everything. A name set by force() is the only
+  // one tried, and its refusal is an error.
   template <class Refuse>
   size_t choose(const Refuse& refuse) const {
     return choose([](const void* context, size_t i) -> Refusal { return (*static_cast<const Refuse*>(context))(i); }, &refuse);

@@ -1,5 +1,6 @@
-// A packing cut into chunks of at most `width` tokens, none of which holds tokens of two documents: what the chunked forms of recurrences
-// in LibTorch's operators work on. A chunk has `width` places; behind a document's end they are padding. Plain integers; thread-safe.
+// Cuts packed documents into chunks of at most `width` tokens, such that no chunk has tokens of two
+// documents. The chunked forms of recurrences in LibTorch's operators work on these chunks. A chunk has
+// `width` places; those after a document's end are padding. Plain integers; thread-safe.
 #pragma once
 
 #include <cstdint>

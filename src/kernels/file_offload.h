@@ -1,8 +1,9 @@
-// FileOffload: saved tensors whose bytes lie in a file from the forward pass to the backward pass, so that memory holds those of a few layers instead of
-// all (the swapping half of MEMO, arXiv 2407.12117, at the level of tensors). Plain: the pass waits for every write and read.
+// FileOffload: keeps the bytes of saved tensors in a file from the forward pass to the backward pass, so
+// that memory holds those of a few layers instead of all (the swapping half of MEMO, arXiv 2407.12117, at
+// the level of tensors). It is synchronous: the pass waits for every write and read.
 //
-// The file has no name: it is gone with the process, whatever ends it. A place in it is used again for as many bytes, so that it grows to the most that lies
-// there at once.
+// The file has no name, so it disappears with the process, however that ends. Space in it is reused for
+// data of the same size, so it grows only to the most that is stored at one time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ namespace longhaul::kernels {
 
 class FileOffload final : public SavedTensors {
  public:
-  // least_bytes: smaller storages are not worth the calls. `stays`: tensors whose storages others need all the time: weights.
+  // least_bytes: smaller storages stay in memory, because they are not worth the calls. `stays`: tensors
+  // whose storages others need all the time: weights.
   FileOffload(const std::filesystem::path& folder, int64_t least_bytes, const std::vector<Tensor>& stays);
   std::shared_ptr<SavedStorage> take(const Tensor& x) override;
   int64_t moved_bytes() const { return moved_bytes_; }  // written so far

@@ -1,13 +1,18 @@
-// GradientSink: where the gradient of a weight goes. Every operator that makes one adds it here, and nothing else does:
+// GradientSink: the destination of the gradient of a weight. Every operator that computes such a gradient
+// adds it here, and no other code does:
 //
-//   absent      the weight is frozen, or nobody trains: nothing is computed
-//   at once     the product adds to the buffer in the backward pass: micro-batches add up without a temporary
-//   postponed   it is wanted later, by the schedule of all (zero-bubble pipelines) or by whoever made this sink: the product waits in a queue
-//   ready       the last product of the step has arrived: whoever reduces gradients over ranks may start with this one
+//   absent      the weight is frozen, or there is no training: nothing is computed
+//   at once     the product adds to the buffer in the backward pass: micro-batches accumulate without a
+//               temporary
+//   postponed   the product is wanted later, by the schedule of all (zero-bubble pipelines) or by the code
+//               that made this sink: it waits in a queue
+//   ready       the last product of the step has been added: the reduction of this gradient over ranks may
+//               start
 //
-// "Ready" comes from counting: recording a forward pass announces a product for each sink (differentiable.h), a product that was added takes
-// one off; when nothing is left, and no forward pass of the step is still to come, the gradient is whole. A forward pass that nobody runs
-// backward leaves its weights unready: the end of the step does not depend on them.
+// "Ready" is found by counting: recording a forward pass announces a product for each sink
+// (differentiable.h), and each product that is added subtracts one. When none is left, and no forward pass
+// of the step is still to come, the gradient is complete. If a forward pass is never run backward, its
+// weights do not become ready; the end of the step does not depend on it.
 #pragma once
 
 #include <functional>
@@ -19,24 +24,24 @@
 
 namespace longhaul::kernels {
 
-using Postponed = std::vector<std::function<void()>>;  // products that wait, to be run in their order
+using Postponed = std::vector<std::function<void()>>;  // waiting products, to be run in their order
 
-// What the gradients of a model have in common while a step goes on.
+// The state that all gradients of a model share during a step.
 struct BackwardPhase {
   Postponed* postponed = nullptr;  // set: products are put there
   bool all_announced = false;      // the last forward pass of the step is over
 };
 
-// The products of one weight that are still to come.
+// Counts the products of one weight that are still to come.
 class GradientFlow {
  public:
   void begin_step() { awaited_ = 0, ready_ = false; }
   void announce() { ++awaited_; }
   void arrived();
 
-  const BackwardPhase* phase = nullptr;  // null: at once, and nobody wants to know
+  const BackwardPhase* phase = nullptr;  // null: products are added at once, and no callback is needed
   std::function<void()> before_product;  // called before each one is added: the buffer may have no memory yet
-  std::function<void()> on_ready;        // called once a step, by the thread of the last product
+  std::function<void()> on_ready;        // called once per step, by the thread of the last product
 
  private:
   int64_t awaited_ = 0;
@@ -48,7 +53,7 @@ class GradientSink {
   GradientSink() = default;                                                                               // absent
   GradientSink(Tensor buffer, GradientFlow* flow = nullptr) : buffer_(std::move(buffer)), flow_(flow) {}  // NOLINT: a tensor is a sink
 
-  // The same, whose products wait in `queue` where the phase has none of its own; null: as it is.
+  // The same sink, but its products wait in `queue` if the phase has no queue of its own; null: unchanged.
   GradientSink into(std::shared_ptr<Postponed> queue) const {
     GradientSink sink = *this;
     sink.queue_ = std::move(queue);
@@ -62,11 +67,11 @@ class GradientSink {
     if (wanted() && flow_ != nullptr) flow_->announce();
   }
 
-  // product(buffer) adds to it, now or later; dropped where the sink is absent.
+  // Adds product(buffer) to the buffer, now or later; dropped if the sink is absent.
   void add(std::function<void(const Tensor& buffer)> product) const {
     if (wanted()) add_together(*this, {}, [buffer = buffer_, product = std::move(product)] { product(buffer); });
   }
-  // A product that adds to both: a weight's and its bias'. One of them is wanted.
+  // Adds a product that writes both a weight's gradient and its bias'. At least one of them must be wanted.
   static void add_together(const GradientSink& first, const GradientSink& second, std::function<void()> product);
 
  private:

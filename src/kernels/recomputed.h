@@ -1,9 +1,10 @@
-// A part of a network whose activations are dropped after its forward pass and made again, from what is kept of its inputs, in its backward
-// pass (Chen et al., arXiv 1604.06174). Bit for bit the same results and gradients: the part is recorded the same way both times, and its own
-// backward pass adds up in the same order.
+// Activation recomputation: a part of a network whose activations are dropped after its forward pass and
+// recomputed in its backward pass, from what is kept of its inputs (Chen et al., arXiv 1604.06174). Results
+// and gradients are the same bit for bit: the part is recorded the same way both times, and its own
+// backward pass accumulates in the same order.
 //
-// The first run is recorded too, and its graph thrown away: so the products of weights' gradients that are to come are counted by whoever
-// counts them (gradient_sink.h), each once.
+// The first run is recorded too, and its graph is dropped: this lets the code that counts the expected
+// products of weights' gradients (gradient_sink.h) count each product once.
 #pragma once
 
 #include <functional>
@@ -15,21 +16,23 @@ namespace longhaul::kernels {
 
 struct RecomputedPart {
   std::vector<Tensor> inputs;  // floating point; gradients go back to those that want them
-  std::vector<Tensor> kept;    // what `inputs` are made of again
-  // Now. What it needs may be gone when it returns.
+  std::vector<Tensor> kept;    // the tensors from which `inputs` are recomputed
+  // The first run, called at once. What it needs may be gone when it returns.
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)> run;
-  // In the backward pass: owns what it needs. inputs_again runs without recording; run_again must do what run did, calls between ranks included but for those
-  // whose results were kept for it.
+  // Called in the backward pass, so they must own what they need. inputs_again runs without recording;
+  // run_again must do the same as run, including calls between ranks except those whose results were kept
+  // for it.
   std::function<std::vector<Tensor>(const std::vector<Tensor>& kept)> inputs_again;
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)> run_again;
 };
 
-// The results of `run`. Gradients of inputs that are also kept are the inputs' own.
+// Returns the results of `run`. Gradients of inputs that are also kept belong to the inputs.
 std::vector<Tensor> recomputed(const char* op, const RecomputedPart& part);
 
-// What a part got from elsewhere (other ranks) and is small, or took long to make beside its size (attention): its first run keeps it, its second one finds
-// it instead of asking, or computing, again. Both come to it in
-// the same order. Nothing is kept outside of a part, and none of its gradients go back this way.
+// Keeps tensors that a part got from other ranks and that are small, or that took long to compute relative
+// to their size (attention): the first run keeps them, and the second run takes them instead of requesting
+// or computing them again. Both runs reach them in the same order. Nothing is kept outside of a part, and
+// no gradient flows through kept tensors.
 bool runs_again();                                      // this is the second run of a part
 void keep_for_second_run(std::vector<Tensor> tensors);  // some may be undefined
 std::vector<Tensor> kept_by_first_run();                // in the second run only

@@ -1,12 +1,14 @@
-// What becomes of the tensors that forward passes save for their backward passes. By default autograd keeps them. While a SavedTensorsScope
-// lives, its SavedTensors is asked first: it may take a tensor, which is then free as soon as nobody else needs it, and gives it back when the
-// backward pass of the operator that saved it begins.
+// SavedTensors: decides what happens to the tensors that forward passes save for their backward passes. By
+// default autograd keeps them. While a SavedTensorsScope lives, its SavedTensors is asked first: it may
+// take a tensor, which is then freed as soon as it has no other user, and returns it when the backward pass
+// of the operator that saved it begins.
 //
-//   made again   selective recomputation: a tensor that its operator declared as cheap (Recorded::cheap) is made again (cheap_tensors.h)
-//   moved        offload: the bytes lie elsewhere meanwhile (offload.h)
+//   made again   selective recomputation: a tensor that its operator declared as cheap (Recorded::cheap) is
+//                recomputed (cheap_tensors.h)
+//   moved        offload: the bytes are stored elsewhere meanwhile (offload.h)
 //
-// Tensors are taken by storage: several that share one (queries, keys and values) are taken once, and come back sharing one. One thread, that of
-// the passes.
+// Tensors are taken by storage: several that share one (queries, keys and values) are taken once, and share
+// one when they come back. All calls are made by one thread, that of the passes.
 #pragma once
 
 #include <functional>
@@ -17,14 +19,15 @@
 
 namespace longhaul::kernels {
 
-// Bytes of a storage that come back when they are asked for, and stay for as long as somebody still has to ask.
+// The bytes of a storage. They are restored when they are first requested, and stay until the last user has
+// requested them.
 class SavedStorage {
  public:
   virtual ~SavedStorage() = default;
   const c10::Storage& whole();
 
  protected:
-  virtual Tensor restore() = 0;  // whose storage is laid out as the one that was taken
+  virtual Tensor restore() = 0;  // its storage has the layout of the one that was taken
 
  private:
   Tensor restored_;
@@ -33,8 +36,10 @@ class SavedStorage {
 class SavedTensors {
  public:
   virtual ~SavedTensors() = default;
-  virtual std::shared_ptr<SavedStorage> take(const Tensor& x) = 0;                          // null: it stays where it is
-  virtual void can_be_made_again(const Tensor& /*x*/, std::function<Tensor()> /*make*/) {}  // before anybody saves it
+  // null: the tensor stays where it is.
+  virtual std::shared_ptr<SavedStorage> take(const Tensor& x) = 0;
+  // Called before the tensor is saved.
+  virtual void can_be_made_again(const Tensor& /*x*/, std::function<Tensor()> /*make*/) {}
 };
 
 class SavedTensorsScope {
@@ -49,7 +54,7 @@ class SavedTensorsScope {
   SavedTensors* before_;
 };
 
-// A tensor, or how to get it back.
+// A tensor, or the means to get it back.
 class SavedTensor {
  public:
   SavedTensor() = default;
@@ -58,14 +63,14 @@ class SavedTensor {
   Tensor get() const;
 
  private:
-  Tensor x_;  // the tensor; of one that was taken an empty one, which knows its dtype
+  Tensor x_;  // the tensor; if it was taken, an empty one with the same dtype
   std::shared_ptr<SavedStorage> storage_;
   std::vector<int64_t> sizes_, strides_;
   int64_t offset_ = 0;
   bool wants_gradient_ = false;  // backward passes ask the tensors that were saved
 };
 
-// Storages that were seen, and may be gone since: another one may stand at the same address.
+// A storage that was seen and may have been freed since: another one may have the same address.
 class SeenStorage {
  public:
   explicit SeenStorage(const Tensor& x) : seen_(x.storage().getWeakStorageImpl()) {}

@@ -1,12 +1,15 @@
-// Working memory of kernels that is kept between calls, so that the allocator is asked once and not at every product. Counted as workspace
-// (base/memory/memory_purpose.h).
+// Working memory of kernels that is kept between calls, so that the allocator is not called for every
+// product. It is counted as workspace (base/memory/memory_purpose.h).
 //
-// Scratch is one buffer that only grows; what was in it is lost with the next request. A kernel that needs one piece has one a thread:
+// Scratch is one buffer that only grows; each request discards its contents. A kernel that needs one piece
+// has one for each thread:
 //   static thread_local Scratch scratch;
 //   float* const sums = scratch.take<float>(n);
 //
-// A kernel that needs several cuts them from the buffer that every thread has, by an Arena: it names its pieces in one constructor, which runs
-// twice, on an empty arena to learn the size, then on the buffer. One user per thread at a time: such a kernel does not call another.
+// A kernel that needs several pieces cuts them with an Arena from the buffer that every thread has: it
+// names its pieces in one constructor, which runs twice, first on an empty arena to compute the size, then
+// on the buffer. Only one kernel of a thread may use the buffer at a time, so such a kernel does not call
+// another.
 //   struct Pieces { explicit Pieces(Arena& arena) : scores(arena.take<float>(n)) {} float* scores; };
 //   const auto pieces = scratch_of_thread<Pieces>([&](Arena& arena) { return Pieces(arena); });
 #pragma once

@@ -1,5 +1,7 @@
-// Copies past the caches, for data that is not read again soon: its lines are not fetched before they are written, and what the caches hold
-// stays. Other threads see it after the StreamScope has ended. What the caches do hold is better left to them: who reads it next finds it there.
+// Copies that bypass the caches, for data that is not read again soon: its cache lines are not fetched
+// before they are written, and the contents of the caches stay. Other threads see the data after the
+// StreamScope has ended. Data that fits into the caches should not be copied this way, because its next
+// reader would find it there.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +15,8 @@
 
 namespace longhaul::kernels {
 
-// Whether results of so many bytes are more than the caches hold: half of the last one, as the other half is for what is read meanwhile.
+// Whether results of this many bytes are more than the caches hold: half of the last-level cache, because
+// the other half is for data that is read meanwhile.
 inline bool past_caches(int64_t bytes, int64_t l2_bytes, int64_t l3_bytes) { return 2 * bytes > std::max(l2_bytes, l3_bytes); }
 inline bool past_caches(int64_t bytes) { return past_caches(bytes, machine().l2_bytes, machine().l3_bytes); }
 
@@ -29,7 +32,7 @@ class StreamScope {
   }
 };
 
-// Both aligned to 64 bytes, which the number of bytes is a multiple of.
+// Both pointers are aligned to 64 bytes, and the number of bytes is a multiple of 64.
 template <class Element>
 void stream_copy(const Element* from, Element* to, int64_t count) {
 #ifdef __x86_64__

@@ -1,10 +1,14 @@
-// BatchNoise: how large a batch is worth its tokens, from the gradient norms of two batch sizes at the same weights. A gradient is the true one plus
-// noise that shrinks with the batch, E|G_B|² = |G|² + S/B, so two sizes b < B give both (McCandlish et al. 2018, arXiv 1812.06162, appendix A.1):
+// BatchNoise: estimates the batch size up to which a larger batch uses its tokens well, from the gradient
+// norms of two batch sizes at the same weights. A measured gradient is the true gradient plus noise that
+// shrinks with the batch, E|G_B|² = |G|² + S/B, so two sizes b < B give both |G|² and S (McCandlish et al.
+// 2018, arXiv 1812.06162, appendix A.1):
 //
-//   |G|² = (B·|G_B|² − b·|G_b|²) / (B − b)        S = (|G_b|² − |G_B|²) / (1/b − 1/B)        critical batch = S / |G|²
+//   |G|² = (B·|G_B|² − b·|G_b|²) / (B − b)        S = (|G_b|² − |G_B|²) / (1/b − 1/B)
+//   critical batch = S / |G|²
 //
-// Below the critical batch a doubled batch nearly halves the steps that are needed; above it tokens are wasted. One pair is noisy, and may even be
-// negative: |G|² and S are averaged each, and only then divided. Batches are counted in tokens. Plain values, one thread.
+// Below the critical batch, doubling the batch nearly halves the steps that are needed; above it, tokens
+// are wasted. One pair is noisy, and its estimates may even be negative; therefore |G|² and S are averaged
+// separately and divided only afterwards. Batches are counted in tokens. Plain values; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +23,14 @@ struct NormOfBatch {
 
 class BatchNoise {
  public:
-  // recent: over about how many measurements is averaged.
+  // recent: about how many measurements the averages cover.
   explicit BatchNoise(double recent = 20) : kept_(1 - 1 / recent) {}
   void add(const NormOfBatch& small, const NormOfBatch& large);  // small.tokens < large.tokens
-  std::optional<double> critical_batch() const;                  // tokens; nothing: not measured, or the noise hides the gradient
+  // In tokens; nothing when it was not measured yet, or when the noise hides the gradient.
+  std::optional<double> critical_batch() const;
 
-  // Weighted sums of |G|² and S, of which only the quotient counts: all that a later object needs to go on from this one.
+  // Weighted sums of |G|² and S; only their quotient matters. A later object needs nothing else to continue
+  // from this one.
   struct Sums {
     double gradient = 0, noise = 0;
     bool operator==(const Sums&) const = default;

@@ -1,7 +1,9 @@
-// The global L2 norm of all main gradients, to the bit the same however ranks share them (train.elastic): squares are summed row by row of each
-// logical tensor, which no share cuts; every rank writes the rows it has into one list of all rows of its stage, and adds the list up in its
-// order. Of a row that tensor ranks hold parts of, parts are summed apart. It costs a number for each row (of a vector: each element), which the
-// ranks exchange; gradient_norm.h adds up one for all. On the CPU.
+// Computes the global L2 norm of all main gradients with the same bits, whichever way the ranks share the
+// gradients (train.elastic). Squares are summed for each row of each logical tensor, and no share cuts a
+// row between data-parallel ranks; every rank writes the rows that it has into one list of all rows of its
+// stage, and the list is added up in its order. When tensor-parallel ranks hold parts of a row, the parts
+// are summed separately. The cost is one number for each row (for a vector: each element) that the ranks
+// exchange, while gradient_norm.h exchanges a single number. CPU only.
 #pragma once
 
 #include "optim/gradient_norm.h"
@@ -9,7 +11,7 @@
 
 namespace longhaul::optim {
 
-// As gradient_norm; `sum` adds numbers up over the ranks that differ in these axes.
+// Like gradient_norm; `sum` adds numbers up over the ranks that differ in these axes.
 GradientNorm gradient_norm_by_rows(const model::ParameterSet& parameters, double scale, const Reducer& sum);
 
 }  // namespace longhaul::optim

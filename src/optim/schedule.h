@@ -1,9 +1,11 @@
-// TrainSchedule: batch, learning rate and data position of every step, as pure functions of the recipe, and of how the batch has grown where it follows
-// measurements (train/batch_ramp.h keeps that): what the loader asks where a step's samples begin, and why resuming needs no other schedule state
-// (docs/sources/minimax-01.md §5.2, docs/sources/optimizers.md §10).
+// TrainSchedule: the batch, learning rate and data position of every step. They are pure functions of the
+// recipe, and of how the batch has grown if it follows measurements (train/batch_ramp.h keeps that). The
+// loader therefore asks the schedule where a step's samples begin, and resuming needs no other schedule
+// state (docs/sources/minimax-01.md §5.2, docs/sources/optimizers.md §10).
 //
-// Steps count from 1: step s is the s-th optimizer step of the run. Samples (sequences) and tokens count from 0, by the schedule:
-// a step that was skipped for its gradients has still used up its samples. Thread-safe once made.
+// Steps count from 1: step s is the s-th optimizer step of the run. Samples (sequences) and tokens count
+// from 0, by the schedule: a step that was skipped because of its gradients has still consumed its samples.
+// Thread-safe once made.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,7 @@ struct StageState {
   bool operator==(const StageState&) const = default;
 };
 
-// From this step on a step has that many sequences, because so much was measured (optim.batch_growth).
+// From first_step on, steps have `batch` sequences, because measurements supported it (optim.batch_growth).
 struct BatchGrowth {
   int64_t first_step = 0, batch = 0;
   bool operator==(const BatchGrowth&) const = default;
@@ -31,27 +33,32 @@ struct BatchGrowth {
 
 class TrainSchedule {
  public:
-  // Throws kUsage for a wsd schedule that falls exponentially to 0, which it never reaches, and for stages out of order.
-  // `grown`: in order; peaks grow with the batch as optim.batch_lr_power says.
+  // Throws kUsage for a wsd schedule that decays exponentially to 0, which it would never reach, and for
+  // stages out of order. `grown`: in the order of steps; peak learning rates grow with the batch as
+  // optim.batch_lr_power says.
   TrainSchedule(const recipe::OptimOptions& optim, const recipe::TrainOptions& train, const std::vector<BatchGrowth>& grown = {});
 
   const StageState& stage(int64_t step) const;
   int64_t first_sample(int64_t step) const;  // sum of the batches before `step`
   int64_t batch(int64_t step) const { return stage(step).batch; }
 
-  // Peak of the stage × warm-up × decay. Warm-up: i + (1 − i) rise(s / W), i being warmup_from, so step W has the peak. Decay, from 1 at its
-  // first to `final_lr_fraction` at its last step and after: linear, cosine and polynomial ((1 − u)^power) over the steps (W, W + decay_steps], W + … up to
-  // train.steps by default; wsd over the last decay_steps before train.steps, of which u is the share that is done: fraction^u, or, with f the
-  // fraction, f + (1 − f) times 1 − u, (1 + cos πu)/2, 1 − √u or 2 · 0.5^u − 1. inverse_sqrt: √(W/s) from W on (W at least 1), and at least the fraction.
+  // Peak of the stage × warm-up × decay. Warm-up: i + (1 − i) rise(s / W), where i is warmup_from, so step
+  // W has the peak. Decay goes from 1 at its first step to `final_lr_fraction` at its last step and after.
+  // linear, cosine and polynomial ((1 − u)^power) decay over the steps (W, W + decay_steps], by default
+  // until train.steps. wsd decays over the last decay_steps before train.steps; with u the share of them
+  // that is done, its factor is fraction^u or, with f the fraction, f + (1 − f) times one of 1 − u, (1 +
+  // cos πu)/2, 1 − √u, 2 · 0.5^u − 1. inverse_sqrt: √(W/s) from W on (W at least 1), and at least the
+  // fraction.
   double learning_rate(int64_t step) const;
 
-  // Of optim.weight_decay: i + (1 − i) rise(s / train.steps), i being weight_decay_from; 1 from train.steps on. rise(u): u, (1 − cos πu)/2 or 1 − √(1 − u).
+  // The factor of optim.weight_decay: i + (1 − i) rise(s / train.steps), where i is weight_decay_from; 1
+  // from train.steps on. rise(u) is u, (1 − cos πu)/2 or 1 − √(1 − u).
   double weight_decay_factor(int64_t step) const;
 
   const std::vector<StageState>& stages() const { return stages_; }  // at least one, in order
 
  private:
-  int64_t first_step_of(const recipe::OptimStage& stage) const;  // behind the stages that there are
+  int64_t first_step_of(const recipe::OptimStage& stage) const;  // after the stages that were added so far
   void begin(StageState state);
   void grow(const BatchGrowth& growth);
   double fallen(double done) const;

@@ -1,6 +1,7 @@
-// Shard: this rank's share of one logical tensor that trains, as an optimizer sees it: matrices by themselves, whatever lies fused in
-// memory, and along each dimension the axes of the mesh over which it is cut, which is what a sum along that dimension goes over.
-// Partials: such sums (or largest numbers) of all tensors, reduced together.
+// Shard: this rank's share of one logical tensor that trains, as an optimizer sees it. Each logical matrix
+// is a shard of its own, even when several are fused in memory. For each dimension it has the mesh axes
+// over which that dimension is cut; a sum along the dimension must be reduced over these axes.
+// Partials: such sums (or maxima) of all tensors, reduced together.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,8 @@
 
 namespace longhaul::optim {
 
-// Whether this rank is the one, of those that share a tensor, that has its first element and is the first to have it.
+// Whether this rank has the tensor's first element and is the first of the ranks that have it. This is true
+// on exactly one of the ranks that share a tensor.
 inline bool holds_first(const model::Part& part) {
   return part.first_copy && !part.own.empty() && std::ranges::all_of(part.own.offset, [](int64_t offset) { return offset == 0; });
 }
@@ -29,12 +31,14 @@ struct Shard {
   bool matrix() const { return global_shape().size() == 2; }
   layout::AxisSet cut(size_t dimension) const { return of().cuts[dimension].over; }
   layout::AxisSet cut() const;  // over all dimensions
-  // Ranks that hold other ranges of a dimension hold the same of the others: the first of them counts what they all have.
+  // Ranks that hold different ranges of one dimension hold the same ranges of the others; the first of
+  // these ranks counts what all of them have.
   bool first_along(size_t dimension) const { return of().cuts[dimension].first; }
   bool first_of_all() const { return holds_first(of()); }
 };
 
-// One piece of an optimizer's state for a checkpoint: of a logical tensor, in its shape or in one of its own.
+// One piece of an optimizer's state for a checkpoint. It belongs to a logical tensor and has that tensor's
+// shape or one of its own.
 struct StateTensor {
   std::string name;  // of the logical tensor: "layers.3.mixer.query.weight"
   std::string kind;  // "master", "m", "v", "row_mean"
@@ -44,16 +48,17 @@ struct StateTensor {
   Tensor view;             // writable; shaped as the box
 };
 StateTensor state_of_part(const model::Parameter& parameter, size_t part, const std::string& kind, const Tensor& shaped_as_box);
-// A vector along one dimension of a matrix: the row means of [n, m] are along dimension 0.
+// The state of a vector along one dimension of a matrix: the row means of [n, m] are along dimension 0.
 StateTensor state_along(const Shard& shard, size_t dimension, const std::string& kind, const Tensor& vector);
 
-// Adds up `numbers` (one dimension, on the parameters' device), or finds the largest, over the ranks that differ in these axes only, in place.
-// Empty: one process.
+// Sums `numbers` (one dimension, on the parameters' device), or takes the maximum, in place, over the ranks
+// that differ in these axes only. An empty function: one process.
 using Reducer = std::function<void(layout::AxisSet over, const Tensor& numbers, comm::Reduction how)>;
 
-// The numbers that one phase of a step makes for all ranks: sums (fp64, or what the constructor is told), or the largest. Places are reserved once,
-// when the optimizer is made; each step writes its own numbers there, and one reduction for each set of axes, however many tensors and phases of
-// one moment there are, makes them those of all ranks.
+// The numbers that one phase of a step computes for all ranks: sums (in fp64, or the dtype given to the
+// constructor) or maxima. Places are reserved once, when the optimizer is made; each step writes its own
+// numbers there. One reduction for each set of axes then combines them over the ranks, however many tensors
+// there are and however many optimizers run the same phase.
 class Partials {
  public:
   struct Place {
@@ -62,10 +67,11 @@ class Partials {
   };
   explicit Partials(comm::Reduction how = comm::Reduction::kSum, ScalarType dtype = at::kDouble) : how_(how), dtype_(dtype) {}
   Place reserve(layout::AxisSet over, int64_t count);
-  void clear(at::Device device);                // zeros, before a step's numbers are written
-  void release();                               // the numbers' memory, for those that are large
-  Tensor operator[](const Place& place) const;  // [count]; in the phases after reduce(), of all ranks
-  // The same of numbers in fp64 without a tensor's cost: on a CPU, and one of them anywhere.
+  void clear(at::Device device);                // sets zeros, before a step's numbers are written
+  void release();                               // frees the memory of the numbers, when they are large
+  Tensor operator[](const Place& place) const;  // [count]; after reduce() the numbers over all ranks
+  // The same for fp64 numbers without the cost of a tensor: numbers() on a CPU only, number() on any
+  // device.
   double* numbers(const Place& place) const;
   double number(const Place& place) const;
   static void reduce(const std::vector<Partials*>& together, const Reducer& reduce);

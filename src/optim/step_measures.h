@@ -1,12 +1,14 @@
-// StepMeasures: what one step did to the weights, exact however they are cut: root mean square of what it added to them and of themselves, of all that train and
-// of each role, and what some optimizers find out on the way, of every tensor one number, as mean, least and most: LAMB's trust ratios, CAME's mean
-// residual (docs/sources/optimizers.md §11).
+// StepMeasures: measures what one step did to the weights, exactly, however they are cut: the root mean
+// square of the change and of the weights themselves, over everything that trains and for each role. It
+// also collects what some optimizers measure, one number for each tensor, as mean, minimum and maximum:
+// LAMB's trust ratios, CAME's mean residual (docs/sources/optimizers.md §11).
 //
 //   const StepMeasures measures(optimizer, parameters);     // keeps a copy of the masters
 //   optimizer.step(…);
-//   measures.of_step(reduce)                                // {"update_rms": …, "update_rms.query": …, "trust_ratio_mean": …}
+//   measures.of_step(reduce)                                // {"update_rms": …, "update_rms.query": …,
+//                                                           "trust_ratio_mean": …}
 //
-// A collective call of all ranks of a worker: one sum and one largest, of some dozens of numbers.
+// A collective call of all ranks of a worker: one sum and one maximum, of some dozens of numbers.
 #pragma once
 
 #include <functional>
@@ -21,7 +23,7 @@ namespace longhaul::optim {
 class StepMeasures {
  public:
   StepMeasures(Optimizer& optimizer, model::ParameterSet& parameters);
-  // Over all ranks, in place.
+  // Reduces over all ranks, in place.
   using Reduce = std::function<void(const Tensor& numbers, comm::Reduction how)>;
   std::map<std::string, double> of_step(const Reduce& reduce) const;
 
@@ -30,7 +32,7 @@ class StepMeasures {
 
   Optimizer& optimizer_;
   model::ParameterSet& parameters_;
-  std::vector<Tensor> before_;  // masters; undefined of frozen ones
+  std::vector<Tensor> before_;  // masters before the step; undefined for frozen tensors
 };
 
 }  // namespace longhaul::optim

@@ -1,12 +1,14 @@
-// CachingHeap: memory for tensors that is taken from the system once and then reused, so that a training step sees no fresh page
-// (fresh pages cost a step 1.5–2×, specs docs/sources/cpu-performance.md §2) and no lock of the system's. 64-byte aligned, in huge pages.
+// CachingHeap: memory for tensors that is taken from the system once and then reused, so that a training
+// step uses no new pages (new pages make a step 1.5–2× as long, specs docs/sources/cpu-performance.md §2)
+// and waits for no system lock. 64-byte aligned, in huge pages.
 //
-//   small   up to 16 KiB   size classes (four a doubling), entries of slabs of 256 KiB
+//   small   up to 16 KiB   size classes (four per doubling), entries of slabs of 256 KiB
 //   medium  up to 1 MiB    best fit in ranges of 64 MiB
 //   large   above          best fit in ranges of 1 GiB of address space
 //
-// Before it takes more from the system than the limit, or than the machine has left, it gives back what lies free; only then does it
-// fail. Thread-safe: one lock, held for a few dozen instructions; a block may be freed by another thread than the one that took it.
+// Before it takes more memory from the system than the limit, or than the machine has left, it gives back
+// its free memory; only if that is not enough does it fail. Thread-safe: one lock, held for a few dozen
+// instructions; a block may be freed by another thread than the one that allocated it.
 #pragma once
 
 #include <array>
@@ -22,14 +24,15 @@ namespace longhaul {
 
 class CachingHeap {
  public:
-  explicit CachingHeap(int64_t limit_bytes = 0);  // held at most; 0: what the machine has available
+  // Upper limit of held memory; 0: what the machine has available.
+  explicit CachingHeap(int64_t limit_bytes = 0);
 
-  void* allocate(size_t bytes, MemoryPurpose purpose);  // null: cannot be had
-  void free(void* data);                                // of this heap
-  void trim();                                          // gives back all that lies free
+  void* allocate(size_t bytes, MemoryPurpose purpose);  // null: not available
+  void free(void* data);                                // frees a block of this heap
+  void trim();                                          // gives all free memory back to the system
 
   MemoryStatistics statistics() const;
-  void reset_peaks();  // to what is in use now
+  void reset_peaks();  // resets the peaks to the current use
 
   // Test mode: fresh and freed memory is filled with bytes 0xff (NaN in every floating dtype, −1 in integers) and blocks are followed
   // by a guard band. Holds for blocks allocated while it is on.
@@ -54,9 +57,9 @@ class CachingHeap {
 
   mutable std::mutex mutex_;
   BlockPool medium_, large_;
-  std::array<Slab*, kSmallClasses> open_slabs_{};  // by class, those with a free entry
+  std::array<Slab*, kSmallClasses> open_slabs_{};  // by size class, the slabs with a free entry
   const int64_t limit_;
-  int64_t allowance_ = 0;  // bytes that may be taken before the machine is asked again
+  int64_t allowance_ = 0;  // bytes that may be taken before the available memory is queried again
   bool poison_ = false;
   MemoryStatistics statistics_;
   std::vector<std::string> freed_damage_;

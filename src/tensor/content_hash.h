@@ -1,5 +1,7 @@
-// The bits of a tensor as one number (xxh3 of blocks of a mebibyte, all threads), to see whether two ranks, or two moments, have the same. In the order of
-// its elements, whatever its strides; a GPU's are copied to the host. Equal bits give equal hashes on any number of threads; −0 and 0 differ.
+// Hashes the bits of a tensor to one number (xxh3 of blocks of one mebibyte, on all threads), to find out
+// whether two ranks, or two moments, have the same tensor. Elements are hashed in their logical order,
+// whatever the strides; those on a GPU are copied to the host. Equal bits give equal hashes on any number
+// of threads; −0 and 0 differ.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,11 @@
-// Devices, streams and events: the CPU, and GPUs where LibTorch was built with CUDA and the driver shows one. One source serves both
-// builds: everything goes through LibTorch's own interface for devices, which its CUDA library joins when it is loaded.
+// Devices, streams and events: the CPU, and GPUs if LibTorch was built with CUDA and the driver shows one.
+// The same source serves both builds, because everything goes through LibTorch's own device interface,
+// which its CUDA library joins when it is loaded.
 //
-// Work on a GPU is queued: a call returns before its result is there, and work of one stream runs in the order it was queued. On the CPU
-// a call has done its work when it returns, so a stream is always empty and an event is the time at which it was recorded.
-// Streams are current per thread; every function here may be called from any thread, an Event from one at a time.
+// Work on a GPU is queued: a call returns before its result is there, and the work of one stream runs in
+// the order in which it was queued. On the CPU a call has finished its work when it returns, so a stream is
+// always empty and an event is the time at which it was recorded. Each thread has its own current stream.
+// Every function here may be called from any thread, an Event from one at a time.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -20,13 +22,14 @@
 
 namespace longhaul {
 
-// "cpu"; "cuda" (its first GPU) or "cuda:N"; "auto": the first GPU if there is one, else the CPU. `where` is named in errors: kUsage for
-// other texts and for a GPU that this LibTorch has no CUDA for, kDevice when no GPU is visible or none has that number.
+// The device named "cpu"; "cuda" (the first GPU) or "cuda:N"; or "auto": the first GPU if there is one,
+// else the CPU. `where` is named in errors: kUsage for other texts and for a GPU when this LibTorch has no
+// CUDA; kDevice when no GPU is visible or none has that number.
 at::Device device_named(std::string_view text, std::string_view where = "train.device");
 std::string name_of(at::Device device);  // "cpu", "cuda:0"
 
 bool libtorch_has_cuda();
-int64_t gpu_count();  // visible ones; 0 as well where this LibTorch has no CUDA or no driver is installed
+int64_t gpu_count();  // visible GPUs; 0 also when this LibTorch has no CUDA or no driver is installed
 
 struct GpuDescription {
   std::string name;  // "NVIDIA H200"
@@ -36,7 +39,8 @@ struct GpuDescription {
 };
 GpuDescription describe_gpu(at::Device device);  // kDevice when the driver does not answer
 
-// What LibTorch's allocator took of a GPU's memory, and what the driver has left (other programs' share is missing from both).
+// The memory of a GPU that LibTorch's allocator took, and that the driver has left (neither includes the
+// share of other programs).
 struct DeviceMemory {
   int64_t allocated_bytes = 0, peak_allocated_bytes = 0;  // in tensors
   int64_t held_bytes = 0, peak_held_bytes = 0;            // tensors and cached blocks
@@ -45,7 +49,7 @@ struct DeviceMemory {
 DeviceMemory device_memory(at::Device device);  // of a GPU
 void reset_device_memory_peaks(at::Device device);
 
-// The device that allocations without an index, and kernels, of this thread go to; nothing to do on the CPU.
+// Sets the device that allocations without an index, and kernels, of this thread use; no effect on the CPU.
 using DeviceScope = c10::DeviceGuard;
 
 class Event;
@@ -53,7 +57,7 @@ class Event;
 class Stream {
  public:
   static Stream current(at::Device device);  // of this thread
-  static Stream another(at::Device device);  // one of LibTorch's pool, beside the current one
+  static Stream another(at::Device device);  // a stream of LibTorch's pool, other than the current one
   at::Device device() const { return stream_.device(); }
   void* handle() const;           // cudaStream_t; null on the CPU
   void wait(const Event& event);  // what is queued from now on runs after the event; the caller does not wait
@@ -72,7 +76,8 @@ void synchronize(at::Device device);  // the caller waits for all streams of the
 class Event {
  public:
   explicit Event(at::Device device);
-  void record(const Stream& stream);                      // behind all that is queued there now; recording again moves the event
+  // After everything that is queued there now; recording again moves the event.
+  void record(const Stream& stream);
   bool reached() const;                                   // an event that was never recorded has been reached
   void synchronize() const;                               // the caller waits for it
   double milliseconds_since(const Event& earlier) const;  // both recorded; waits for this one
@@ -83,10 +88,12 @@ class Event {
   int64_t recorded_ns_ = 0;          // on the CPU
 };
 
-// A CPU tensor from which, or into which, a GPU copies without holding up the caller (page-locked); an ordinary one for the CPU.
+// A CPU tensor that a GPU can copy from or into without blocking the caller (page-locked memory); an
+// ordinary one if `partner` is the CPU.
 Tensor empty_host_tensor(at::IntArrayRef sizes, ScalarType type, at::Device partner);
 
-// The CPU tensor on `device`: itself there, else a copy that is queued on the current stream; the caller may free `host` at once.
+// The CPU tensor's copy on `device`: the tensor itself if that is the CPU, else a copy that is queued on
+// the current stream; the caller may free `host` at once.
 Tensor to_device(const Tensor& host, at::Device device);
 
 }  // namespace longhaul

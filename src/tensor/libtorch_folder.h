@@ -1,4 +1,4 @@
-// The LibTorch in use: where it lies and which one it is.
+// The LibTorch in use: its folder and its version.
 #pragma once
 
 #include <filesystem>

@@ -1,14 +1,16 @@
-// Memory that a tensor has for a while only: the tensor, and all views of it, stay, and what autograd has saved of them; what they hold comes
-// and goes. Between the two nothing may read them: views of a tensor without memory are refused by LibTorch, a pointer into it is null.
+// Releases and takes again the memory of a tensor that is needed only for a while. The tensor, all views of
+// it, and what autograd has saved of them stay valid as objects; only their memory goes and comes. In
+// between nothing may read them: LibTorch refuses views of a tensor without memory, and a pointer into it
+// is null.
 #pragma once
 
 #include "tensor/tensor.h"
 
 namespace longhaul {
 
-// `whole`: a tensor that begins where its storage does and takes all of it.
+// `whole`: a tensor that begins at the start of its storage and covers all of it.
 void release_memory(const Tensor& whole);
-void take_memory(const Tensor& whole);  // not filled; nothing where it has memory
+void take_memory(const Tensor& whole);  // the memory is not filled; no effect if the tensor has memory
 bool has_memory(const Tensor& whole);
 
 }  // namespace longhaul

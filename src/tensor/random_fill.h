@@ -1,5 +1,5 @@
-// Filling tensors from named random streams: the element at global index i of a logical tensor depends on (seed, stream, i) only,
-// never on threads, sharding or dtype (lower precisions round the same numbers).
+// Fills tensors from named random streams: the element at global index i of a logical tensor depends only
+// on (seed, stream, i), never on threads, sharding or dtype (lower precisions round the same numbers).
 #pragma once
 
 #include "base/random.h"
@@ -8,10 +8,11 @@
 
 namespace longhaul {
 
-// view: the box `held` of a tensor of `global_shape`, any strides, any floating dtype, any device. N(0, std²).
+// view: the box `held` of a tensor of `global_shape`, with any strides, any floating dtype, any device.
+// Fills it with N(0, std²).
 void fill_normal(const Tensor& view, const RandomStream& stream, double std, const layout::Shape& global_shape,
                  const layout::Rectangle& held);
-// A whole tensor of such numbers.
+// Makes a whole tensor of such numbers.
 Tensor normal(const layout::Shape& shape, const RandomStream& stream, double std = 1, const at::TensorOptions& options = at::kFloat);
 
 }  // namespace longhaul

@@ -1,5 +1,6 @@
-// The program's tensors are LibTorch's. This header is the way in: it gives the type, the dtypes by the names recipes and
-// file formats use, and the Precision of a run. Axes are written into names: q_thd is [tokens, heads, head_dim].
+// The program's tensors are LibTorch's. This header provides the type, the dtypes by the names that recipes
+// and file formats use, and the Precision of a run. Axes are written into names: q_thd is [tokens, heads,
+// head_dim].
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +18,8 @@ using at::Tensor;
 std::string_view name_of(ScalarType type);            // "bf16", "fp32", "fp64", "int64", …
 ScalarType scalar_type_named(std::string_view name);  // kUsage for unknown names
 
-// Who is kept in which dtype (design: one type, overrides per role). fp64 keeps everything in fp64: it is what proofs use.
+// The dtype of each kind of data (design: one type, overrides per role). fp64 keeps everything in fp64:
+// proofs use it.
 struct Precision {
   ScalarType compute = at::kFloat;                 // working weights and activations
   ScalarType main_gradient = at::kFloat;           // Parameter::grad
@@ -27,8 +29,8 @@ struct Precision {
   static Precision named(std::string_view dtype);  // "bf16", "fp32", "fp64"; fp16 is refused: it is imported, never trained
 };
 
-// Runs `body`, turning what LibTorch throws into Error: out of memory (68), a failing GPU (71), everything else internal (70) with its
-// message.
+// Runs `body` and turns LibTorch's exceptions into Error: out of memory (68), a failing GPU (71),
+// everything else internal (70) with its message.
 void translate_torch_errors(const std::function<void()>& body);
 
 }  // namespace longhaul

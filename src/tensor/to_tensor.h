@@ -1,5 +1,5 @@
-// A list of numbers (token ids, labels, positions) as a tensor [n] of int64 with memory of its own. For a GPU the copy is queued; nobody
-// waits for it.
+// Makes a tensor [n] of int64, with memory of its own, from a list of numbers (token ids, labels,
+// positions). For a GPU the copy is queued and the caller does not wait for it.
 #pragma once
 
 #include <cstdint>

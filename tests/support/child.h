@@ -1,5 +1,5 @@
-// A program that runs beside the test: started, watched, sent signals, waited for. Its output goes to a file; whatever the test does, it
-// does not outlive this object.
+// A child program of a test: it can be started, watched, sent signals and waited for. Its output goes to a
+// file; whatever the test does, the program does not outlive this object.
 #pragma once
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ class Child {
   void send(int signal) const { ::kill(pid_, signal); }
   std::string output() const { return std::filesystem::exists(output_) ? read_text(output_) : ""; }
 
-  // Until `condition` holds; false after timeout_s, or when the program ended without it.
+  // Waits until `condition` holds; false after timeout_s, or when the program ended before it held.
   template <class Condition>
   bool wait_for(const Condition& condition, double timeout_s = 90) {
     for (const Stopwatch watch; watch.seconds() < timeout_s;) {
@@ -56,7 +56,7 @@ class Child {
     return false;
   }
 
-  int wait(double timeout_s = 90) {  // exit code, or 128 + signal; -1: it still runs
+  int wait(double timeout_s = 90) {  // returns the exit code, or 128 + signal; -1: it is still running
     wait_for([] { return false; }, timeout_s);
     return status_;
   }

@@ -1,4 +1,5 @@
-// CountingReads: how many bytes of tensors are read through it. Headers do not count: they are read whenever a checkpoint is opened.
+// CountingReads: counts the bytes of tensors that are read through it. Headers do not count, because they
+// are read whenever a checkpoint is opened.
 #pragma once
 
 #include <memory>

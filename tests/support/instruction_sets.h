@@ -1,4 +1,4 @@
-// The same check under every instruction set that this processor has.
+// Runs the same check under every instruction set that this processor has.
 #pragma once
 
 #include <gtest/gtest.h>

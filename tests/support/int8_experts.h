@@ -1,4 +1,5 @@
-// A model with experts in eight bits, and one whose experts are the numbers that those stand for, computed in plain words.
+// A model with eight-bit experts, and a reference model whose experts have the numbers that the eight-bit
+// ones represent, computed in the plainest way.
 #pragma once
 
 #include <cmath>
@@ -11,7 +12,7 @@ inline bool is_of_routed_experts(const model::Parameter& parameter) {
   return parameter.name.ends_with(".experts.gate_up.weight") || parameter.name.ends_with(".experts.down.weight");
 }
 
-// The same weights, those of experts quantised.
+// A model with the same weights, but with quantised experts.
 inline model::Decoder int8_copy_of(model::Decoder& wide) {
   model::Decoder narrow(wide.config(), wide.precision(), at::kCPU, model::Use::kInt8Experts);
   const auto &from = wide.parameters().all(), &to = narrow.parameters().all();

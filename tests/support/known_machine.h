@@ -1,5 +1,6 @@
-// The cache of a program that a test starts: its own, but for the profile of the machine, which the programs of all tests share. Each would measure it anew
-// in an empty cache, which takes all cores for seconds.
+// The cache folder of a program that a test starts. Each program has its own, except for the profile of the
+// machine, which the programs of all tests share: with an empty cache each would measure it again, which
+// takes all cores for seconds.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +18,7 @@ inline std::filesystem::path with_known_machine(const std::filesystem::path& cac
   return cache;
 }
 
-// For its environment.
+// The variable for the program's environment.
 inline std::string cache_variable(const std::filesystem::path& cache) { return "LONGHAUL_CACHE=" + with_known_machine(cache).string(); }
 
 }  // namespace longhaul

@@ -32,7 +32,7 @@ inline recipe::ModelConfig small_config() {
   return config;
 }
 
-// Both mixers, experts, rotary positions, DeepNorm wiring: MiniMax-Text-01 in small.
+// A small MiniMax-Text-01: both mixers, experts, rotary positions, DeepNorm wiring.
 inline recipe::ModelConfig hybrid_experts_post_norm() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kLightning, recipe::Mixer::kLightning, recipe::Mixer::kSoftmax};
@@ -49,12 +49,12 @@ inline recipe::ModelConfig hybrid_pre_norm_tied() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning};
   config.tie_embeddings = true;
-  config.heads = 3;  // no power of two
+  config.heads = 3;  // not a power of two
   config.softmax.kv_heads = 1;
   return config;
 }
 
-// Two HGRN2 layers and a softmax one; key channels that are not the value channels.
+// Two HGRN2 layers and a softmax layer; the number of key channels differs from that of value channels.
 inline recipe::ModelConfig hgrn2_hybrid() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kHgrn2, recipe::Mixer::kHgrn2, recipe::Mixer::kSoftmax};
@@ -62,7 +62,8 @@ inline recipe::ModelConfig hgrn2_hybrid() {
   return config;
 }
 
-// Both delta rules and a softmax layer; key heads that serve two value heads each, key channels that are not the value channels.
+// Both delta rules and a softmax layer; each key head serves two value heads, and key channels differ in
+// number from value channels.
 inline recipe::ModelConfig delta_hybrid() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kGatedDeltaNet, recipe::Mixer::kKda, recipe::Mixer::kSoftmax};
@@ -75,7 +76,7 @@ inline recipe::ModelConfig delta_hybrid() {
   return config;
 }
 
-// DeltaNet without decays, keys that are not the value channels, written up to twice.
+// DeltaNet without decays; key channels differ in number from value channels; write strengths of up to two.
 inline recipe::ModelConfig delta_without_decay() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kDeltaNet, recipe::Mixer::kSoftmax};
@@ -128,7 +129,7 @@ inline recipe::ModelConfig llama_like() {
   return config;
 }
 
-// TransNormerLLM as it is: simple norms, GLU without activation, positions in the first layer.
+// TransNormerLLM: simple norms, GLU without activation, positions in the first layer.
 inline recipe::ModelConfig tnl_like() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kTnl};
@@ -138,7 +139,8 @@ inline recipe::ModelConfig tnl_like() {
   return config;
 }
 
-// One layer of each other kind of fixed or no decay behind a Toeplitz encoding; a cosFormer2 layer first. Without cosFormer, whose layers are fp32 whatever the model is.
+// One layer of each other mixer with a fixed decay or none, after a Toeplitz encoding; a cosFormer2 layer
+// comes first. cosFormer is left out, because its layers are fp32 whatever the model's dtype is.
 inline recipe::ModelConfig fixed_decay_lineage() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kCosformer2, recipe::Mixer::kRetnet, recipe::Mixer::kTnl};
@@ -160,7 +162,7 @@ inline recipe::ModelConfig gated_lineage() {
   config.lightnet.gate_rank = 5;
   config.lightnet.positions = true;
   config.gla.norm_eps = config.lightnet.norm_eps = config.metala.norm_eps =
-      0.1;  // heads of a few channels are next to nothing: bf16 would show noise
+      0.1;  // the values of heads with few channels are nearly zero: bf16 would show noise
   return config;
 }
 
@@ -207,7 +209,8 @@ inline recipe::ModelConfig qwen_like() {
   return config;
 }
 
-// MiniMax as transformers reads it: slopes of its own, whole rotation, factors for each kind of mixer.
+// MiniMax as transformers reads it: its own slopes, rotation of all channels, factors for each kind of
+// mixer.
 inline recipe::ModelConfig minimax_hf_like() {
   recipe::ModelConfig config = hybrid_experts_post_norm();
   config.family = "minimax_hf";
@@ -222,7 +225,7 @@ inline recipe::ModelConfig minimax_hf_like() {
   return config;
 }
 
-// Pre-norm with residual factors; biases in all of attention, frequencies stretched evenly.
+// Pre-norm with residual factors; biases in all of attention, frequencies scaled uniformly.
 inline recipe::ModelConfig scaled_pre_norm() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kSoftmax, recipe::Mixer::kLightning};
@@ -235,8 +238,8 @@ inline recipe::ModelConfig scaled_pre_norm() {
   return config;
 }
 
-// SpikingBrain-76B in small: softmax attention with and without a window beside gated linear attention with tied keys, experts in the first layer and
-// a shared one.
+// A small SpikingBrain-76B: softmax attention with and without a window in parallel with gated linear
+// attention with tied keys, experts in the first layer and a shared expert.
 inline recipe::ModelConfig spiking_mixture() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kMixture};
@@ -248,7 +251,7 @@ inline recipe::ModelConfig spiking_mixture() {
   config.gla.temperature = 1;
   config.gla.output_gate = false;
   config.gla.norm_eps = 0.1;
-  config.norm_eps = 0.1;  // branches of a few channels are next to nothing: bf16 would show noise
+  config.norm_eps = 0.1;  // the values of branches with few channels are nearly zero: bf16 would show noise
   config.experts = 2;
   config.experts_per_token = 1;
   config.router.normalised = false;
@@ -258,7 +261,8 @@ inline recipe::ModelConfig spiking_mixture() {
   return config;
 }
 
-// Branches without norms, and a linear mixer that has tensors of all layers and a first layer of its own, by itself as well.
+// Branches without norms, and a linear mixer, also in a layer by itself, that has tensors shared by all
+// layers and a special first layer.
 inline recipe::ModelConfig mixture_of_tnl() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kMixture, recipe::Mixer::kTnl};
@@ -268,7 +272,7 @@ inline recipe::ModelConfig mixture_of_tnl() {
   return config;
 }
 
-// SpikingBrain-7B in small: ReLU features, biases, fewer heads that write than read.
+// A small SpikingBrain-7B: ReLU features, biases, fewer key/value heads than query heads.
 inline recipe::ModelConfig spiking_linear() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kGla, recipe::Mixer::kSoftmax};
@@ -284,7 +288,8 @@ inline recipe::ModelConfig spiking_linear() {
   return config;
 }
 
-// Qwen3-Next in small: heads of the delta rule unlike those of softmax attention, whose output is gated; shared experts with a gate.
+// A small Qwen3-Next: the delta rule has other heads than softmax attention, whose output is gated; shared
+// experts with a gate.
 inline recipe::ModelConfig gated_attention() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kGatedDeltaNet, recipe::Mixer::kSoftmax};
@@ -301,7 +306,7 @@ inline recipe::ModelConfig gated_attention() {
   return config;
 }
 
-// A router as DeepSeek-V3's and Kimi's: sigmoids, groups, a scale.
+// A router like those of DeepSeek-V3 and Kimi: sigmoids, groups, a scale.
 inline recipe::ModelConfig grouped_router() {
   recipe::ModelConfig config = small_config();
   config.experts = 4;
@@ -316,7 +321,7 @@ inline recipe::ModelConfig grouped_router() {
   return config;
 }
 
-// DeepSeek-V2 in small: latents of queries too, keys wider than values, a window in one of two layers.
+// A small DeepSeek-V2: latents for queries too, keys wider than values, a window in one of two layers.
 inline recipe::ModelConfig latent_attention() {
   recipe::ModelConfig config = small_config();
   config.layers = 2;
@@ -326,7 +331,8 @@ inline recipe::ModelConfig latent_attention() {
   return config;
 }
 
-// Kimi-Linear in small: latent attention without positions behind the delta rule, a sigmoid router, and an odd number of heads and shared channels.
+// A small Kimi-Linear: latent attention without positions after the delta rule, a sigmoid router, and an
+// odd number of heads and shared channels.
 inline recipe::ModelConfig latent_hybrid() {
   recipe::ModelConfig config = grouped_router();
   config.mixers = {recipe::Mixer::kKda, recipe::Mixer::kKda, recipe::Mixer::kMla};
@@ -336,7 +342,7 @@ inline recipe::ModelConfig latent_hybrid() {
   return config;
 }
 
-// Nothing but the latent: no shared key.
+// Latent attention with the latent only: no shared key.
 inline recipe::ModelConfig latent_alone() {
   recipe::ModelConfig config = small_config();
   config.layers = 2;
@@ -375,7 +381,8 @@ inline std::vector<NamedConfig> small_models() {
           {"latent_alone", latent_alone()}};
 }
 
-// Initialised, then moved: norms are not all ones, biases not all zeros.
+// A decoder that is initialised and then perturbed, so that norms are not all ones and biases not all
+// zeros.
 inline model::Decoder filled_decoder(const recipe::ModelConfig& config, const char* dtype = "fp64", uint64_t seed = 5) {
   model::Decoder decoder(config, Precision::named(dtype));
   decoder.parameters().initialise(seed);

@@ -1,4 +1,5 @@
-// What the suite takes some of, so that it ends in minutes, the nightly tests take whole (nightly.whole_… in tests/CMakeLists.txt).
+// The suite runs only a part of some lists of cases, so that it ends in minutes; the nightly tests run all
+// of them (nightly.whole_… in tests/CMakeLists.txt).
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,6 @@
-// Two tasks that are no language models and that nothing in src knows: a classifier of made-up pictures, whose inputs are floats and whose first layer
-// is LibTorch's convolution, and a retriever of two towers, one of which attends to the other. They show what src/train/task_entry.h promises.
+// Two tasks that are not language models and that no code in src knows: a classifier of generated pictures,
+// whose inputs are floats and whose first layer is LibTorch's convolution, and a retriever with two towers,
+// one of which attends to the other. They test the promises of src/train/task_entry.h.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -29,7 +30,8 @@ inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape
   return spec;
 }
 
-// The plan of a model that is a list of tensors. Data ranks can share it, at every stage of ZeRO; nothing else is offered.
+// The plan of a model that is a list of tensors. It can be divided over data-parallel ranks, at every stage
+// of ZeRO, and in no other way.
 class OutsidePlan final : public train::ModelPlan {
  public:
   OutsidePlan(std::string name, std::vector<layout::ParameterSpec> parameters, double flops, const recipe::Recipe& recipe)
@@ -69,8 +71,8 @@ class OutsidePlan final : public train::ModelPlan {
   const recipe::Recipe& recipe_;
 };
 
-// What both tasks have in common: parameters by name, examples counted by one schedule and dealt out to replicas, and a judgement on examples that
-// are never trained on.
+// The common part of both tasks: parameters by name, examples counted by one schedule and assigned to
+// replicas, and an evaluation on examples that are never trained on.
 class OutsideTask : public train::Task {
  public:
   OutsideTask(const train::TaskRequest& request, std::vector<layout::ParameterSpec> specs)
@@ -109,9 +111,11 @@ class OutsideTask : public train::Task {
  protected:
   static constexpr int64_t kHeldOut = int64_t{1} << 40, kJudgedBatches = 8;
 
-  // The sum of the losses of the micro-batch that begins with this example, and how many of its examples the model has right.
+  // The sum of the losses of the micro-batch that begins with this example, and how many of its examples
+  // the model gets right.
   virtual std::pair<Tensor, double> judged(int64_t first) = 0;
-  // A model marks where its layers begin and end, so that shares of their values come before and their gradients leave after (model/watched.h).
+  // Whether the model marks where its layers begin and end, so that shares of their values are gathered
+  // before, and their gradients reduced after (model/watched.h).
   virtual bool marks_layers() const { return true; }
   void begin_layer() {
     model::ParameterWatch* const watch = marks_layers() ? parameters_.watched_by() : nullptr;
@@ -135,7 +139,7 @@ class OutsideTask : public train::Task {
   int64_t first_ = 0;
 };
 
-// Pictures of 12 × 12 values with noise, in four classes: stripes that lie, stand, rise and fall.
+// Pictures of 12 × 12 values with noise, in four classes: horizontal, vertical, rising and falling stripes.
 class Pictures : public OutsideTask {
  public:
   static constexpr int64_t kSide = 12, kClasses = 4, kChannels = 6, kPooled = 3;
@@ -177,8 +181,9 @@ class Pictures : public OutsideTask {
   }
 };
 
-// Queries of four vectors and documents of eight: a query is made of noisy copies of some of its document's vectors. The query's tower attends to the document's
-// vectors (cross-attention), and each query must be told to belong to its own document among those of the micro-batch.
+// Queries of four vectors and documents of eight: a query consists of noisy copies of some of its
+// document's vectors. The query's tower attends to the document's vectors (cross-attention), and each query
+// must be matched with its own document among those of the micro-batch.
 class Retriever final : public OutsideTask {
  public:
   static constexpr int64_t kWidth = 10, kInner = 8, kQuery = 4, kDocument = 8;

@@ -1,5 +1,6 @@
-// Where this checkout lies and where its program was built. Functions, compiled once, so that no other test's object depends on the
-// folder: a second clone finds all of them in the compiler cache.
+// The folder of this checkout and the folder in which its program was built. These are functions, compiled
+// once, so that no other test's object depends on the folder: a second clone then finds all objects in the
+// compiler cache.
 #pragma once
 
 #include <string>

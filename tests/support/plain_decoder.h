@@ -1,6 +1,7 @@
-// A decoder in plain fp64 ATen, written from the published definitions alone: MiniMax-01 (arXiv 2501.08313) for the post-norm wiring, SwiGLU
-// (2002.05202), GPT-2's GeLU and learned positions, Toeplitz positions (2406.16690), multi-token prediction; its mixers and experts stand in the files
-// beside. It shares with src/model the names and shapes of logical tensors only.
+// A decoder in plain fp64 ATen, written from the published definitions alone: MiniMax-01 (arXiv 2501.08313)
+// for the post-norm wiring, SwiGLU (2002.05202), GPT-2's GeLU and learned positions, Toeplitz positions
+// (2406.16690), multi-token prediction; its mixers and experts are in the neighbouring files. It shares
+// with src/model only the names and shapes of logical tensors.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 
 namespace longhaul::testing {
 
-// Of one list of documents.
+// A decoder for one list of documents.
 class PlainDecoder : PlainParts {
  public:
   PlainDecoder(const recipe::ModelConfig& config, LogicalTensors weights, layout::SequenceLayout layout)
@@ -31,8 +32,9 @@ class PlainDecoder : PlainParts {
     return {logits, loss_of(logits, labels), experts_.auxiliary()};
   }
 
-  // Multi-token prediction (DeepSeek-V3, 2412.19437 §2.2) after run() on the same tokens: Σ over modules of the loss of the token behind the one that
-  // each is given, times its share of the weight; auxiliary losses of the modules' experts are added to run()'s, and with it are returned.
+  // Multi-token prediction (DeepSeek-V3, 2412.19437 §2.2), after run() on the same tokens: Σ over modules
+  // of the loss of the token after the one that each module is given, times its share of the weight.
+  // Auxiliary losses of the modules' experts are added to those of run() and returned together.
   Result predictions(const Tensor& ids, const Tensor& labels) {
     Tensor h = last_, loss = at::zeros({}, at::kDouble);
     for (int64_t k = 1; k <= c.predict_ahead; ++k) {
@@ -107,7 +109,7 @@ class PlainDecoder : PlainParts {
     }
     return loss;
   }
-  // Layer l of the model, or one like it under another name.
+  // Layer l of the model, or a layer of the same form under another name.
   Tensor layer(Tensor x, const std::string& layer, int64_t l) {
     const bool post = c.wiring == recipe::Wiring::kPostNorm;
     const double alpha = c.alpha > 0 ? c.alpha : post ? std::pow(2.0 * static_cast<double>(c.layers), 0.25) : 1, beta = c.beta;

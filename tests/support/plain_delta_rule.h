@@ -31,7 +31,7 @@ class PlainDeltaRule : PlainParts {
   }
 
  private:
-  // silu of a causal convolution of each channel, whose last tap meets the token itself.
+  // silu of a causal convolution of each channel, whose last tap applies to the token itself.
   Tensor convolved(const Tensor& x, const std::string& name) const {
     const Tensor taps = weight(name);
     std::vector<Tensor> rows;
@@ -47,7 +47,8 @@ class PlainDeltaRule : PlainParts {
     return at::stack(rows);
   }
 
-  // S_t = (1 − β k kᵀ) diag(λ) S_{t−1} + β k vᵀ (2406.06484, 2412.06464, 2510.26692), the decay of a head, of its channels, or none; each head normed by itself.
+  // S_t = (1 − β k kᵀ) diag(λ) S_{t−1} + β k vᵀ (2406.06484, 2412.06464, 2510.26692), with a decay for the
+  // head, for each of its channels, or none; each head is normed separately.
   struct DeltaSizes {
     int64_t heads, key_heads, keys, values;
   };

@@ -1,5 +1,5 @@
-// Routed experts in plain fp64 ATen, token by token: softmax and sigmoid routers, groups (2412.19437), shared experts, and the published forms of
-// the loss of balance.
+// Routed experts in plain fp64 ATen, token by token: softmax and sigmoid routers, groups (2412.19437),
+// shared experts, and the published forms of the balance loss.
 #pragma once
 
 #include <algorithm>
@@ -60,13 +60,14 @@ class PlainExperts : PlainParts {
     }
     return at::stack(rows);
   }
-  // Of all layers so far, summed over tokens.
+  // The auxiliary losses of all layers so far, summed over tokens.
   Tensor auxiliary() const {
     return c.router.balance_form == recipe::BalanceForm::kHuggingFace ? auxiliary_ + joint_balance() : auxiliary_;
   }
 
  private:
-  // Scores, below all others where the expert's group is not among the best, each judged by the sum of its best (2412.19437).
+  // The scores, lowered below all others if the expert's group is not among the best; a group is ranked by
+  // the sum of its best scores (2412.19437).
   Tensor allowed(const Tensor& score) const {
     const int64_t size = c.experts / c.router.groups, best = c.experts_per_token / c.router.groups_per_token;
     Tensor out = score.clone();
@@ -83,7 +84,8 @@ class PlainExperts : PlainParts {
     return out;
   }
 
-  // Line by line as transformers' load_balancing_loss_func, given one sequence at a time: all layers' tokens behind each other. Times the tokens.
+  // The same as transformers' load_balancing_loss_func, line by line, for one sequence at a time: the
+  // tokens of all layers are concatenated. Multiplied by the number of tokens.
   Tensor joint_balance() const {
     Tensor sum = at::zeros({}, at::kDouble);
     for (const auto& [row, masks] : chosen_) {
@@ -96,7 +98,7 @@ class PlainExperts : PlainParts {
   }
 
   Tensor auxiliary_ = at::zeros({}, at::kDouble);
-  std::map<size_t, std::vector<Tensor>> chosen_, probability_;  // by sequence, of each layer
+  std::map<size_t, std::vector<Tensor>> chosen_, probability_;  // by sequence, a tensor for each layer
 };
 
 }  // namespace longhaul::testing

@@ -1,4 +1,5 @@
-// LCSM (2405.17383) in plain fp64 ATen, entry by entry of the memory, with its public code's types.
+// LCSM (2405.17383) in plain fp64 ATen, one entry of the memory after the other, with the types of its
+// public code.
 #pragma once
 
 #include "support/plain_parts.h"
@@ -45,7 +46,7 @@ class PlainLcsm : PlainParts {
   }
 
  private:
-  // Slopes as ALiBi's (2108.12409).
+  // The slopes of ALiBi (2108.12409).
   Tensor alibi(int64_t count) const {
     int64_t power = 1;
     while (2 * power <= count) power *= 2;
@@ -61,7 +62,7 @@ class PlainLcsm : PlainParts {
     const Tensor all[] = {x, x.clamp_min(0), at::sigmoid(x), 1 + elu, x * at::sigmoid(x), elu, x.clamp_min(0).square(), x * x};
     return all[static_cast<size_t>(c.lcsm.activation)];
   }
-  // o_t [k, d] of a token.
+  // The oscillation of a token, o_t [k, d].
   Tensor oscillation(const std::string& name, const Tensor& h, int64_t begin, int64_t t, int64_t d) const {
     using enum recipe::LcsmOscillation;
     const int64_t k = c.lcsm.state;
@@ -105,7 +106,7 @@ class PlainLcsm : PlainParts {
         return ones;
     }
   }
-  // Of type 12: what a token has of the softmax over its document so far [k].
+  // For type 12: a token's share of the softmax over its document so far, [k].
   Tensor share(const std::string& name, const Tensor& h, int64_t begin, int64_t t) const {
     const Tensor so_far = linear(h.narrow(0, begin, t - begin + 1), name + "forget_key").clamp(-10, 10);
     return so_far.softmax(0)[t - begin];

@@ -1,5 +1,6 @@
-// The mixers of the linear lineage in plain fp64 ATen, one token of one head after the other, each from its paper alone (named at its function): what
-// src/model is compared with. Nothing of src/recipe/mixers/recurrent.h is used: weights and options, no plans.
+// The mixers of the linear-attention family in plain fp64 ATen, one token of one head after the other, each
+// from its paper alone (named at its function): the reference for src/model. It uses nothing of
+// src/recipe/mixers/recurrent.h, only weights and options, no plans.
 #pragma once
 
 #include <cmath>
@@ -15,11 +16,12 @@ namespace longhaul::testing {
 
 class PlainLineage {
  public:
-  using Weights = std::function<Tensor(const std::string& name)>;  // of a logical tensor, with ".weight" or ".bias"
+  // The logical tensor of this name, which ends in ".weight" or ".bias".
+  using Weights = std::function<Tensor(const std::string& name)>;
   PlainLineage(const recipe::ModelConfig& config, Weights weights, const layout::SequenceLayout& layout)
       : c_(config), weight_(std::move(weights)), layout_(layout) {}
 
-  // name: what stands before its tensors' names, "layers.2.mixer."
+  // name: the prefix of its tensors' names, "layers.2.mixer."
   Tensor mixed(recipe::Mixer mixer, const Tensor& h, const std::string& name, int64_t l) const {
     switch (mixer) {
       case recipe::Mixer::kTnl:
@@ -79,7 +81,8 @@ class PlainLineage {
   }
   static Tensor at_angles(const Tensor& x, const Tensor& angle) { return at::cat({x * angle.cos(), x * angle.sin()}); }
 
-  // Slopes as ALiBi's (2108.12409), scaled down with depth: TransNormerLLM's released code; and the other variants of docs/sources/linear-attention.md §3.2.
+  // The slopes of ALiBi (2108.12409), scaled down with depth, as in TransNormerLLM's released code; and the
+  // other variants of docs/sources/linear-attention.md §3.2.
   double tnl_slope(int64_t n, int64_t l) const {
     const auto heads = static_cast<double>(c_.heads), layers = static_cast<double>(c_.layers);
     const double code = (c_.layers > 1 ? 1 - static_cast<double>(l) / (layers - 1) : 1) + 1e-5, text = 1 - static_cast<double>(l) / layers;
@@ -147,7 +150,7 @@ class PlainLineage {
   Tensor gla(const Tensor& h, const std::string& name) const {
     const auto& own = c_.gla;
     const int64_t dim = c_.head_dim, keys = own.key_dim > 0 ? own.key_dim : dim / 2;
-    const int64_t group = own.key_heads > 0 ? c_.heads / own.key_heads : 1;  // query heads that read what one head writes
+    const int64_t group = own.key_heads > 0 ? c_.heads / own.key_heads : 1;  // query heads for each key head
     const auto made = [&](const char* which) {
       const Tensor x = times(h, name + which);
       return own.bias ? x + weight_(name + which + ".bias") : x;
@@ -168,7 +171,7 @@ class PlainLineage {
     return times(own.output_gate ? y * silu(times(h, name + "gate")) : y, name + "output");
   }
 
-  // cosFormer (2202.08791): the weights of the tokens so far, without a state.
+  // cosFormer (2202.08791): the weights of all tokens so far, without a state.
   Tensor cosformer(const Tensor& h, const std::string& name) const {
     const int64_t dim = c_.head_dim;
     const Tensor q = at::relu(times(h, name + "query")), k = at::relu(times(h, name + "key")), v = times(h, name + "value");
@@ -210,12 +213,14 @@ class PlainLineage {
     return times(srms(at::stack(rows), c_.cosformer2.norm_eps) * gate, name + "output");
   }
 
-  // LightNet (2405.21022): keys are a softmax over the tokens so far, or of a model without an order over the document, written out as such.
+  // LightNet (2405.21022): keys are a softmax over the tokens so far, or, in a model without an order, over
+  // the document, written out directly.
   Tensor lightnet(const Tensor& h, const std::string& name) const {
     const int64_t dim = c_.head_dim, keys = c_.lightnet.expand > 0 ? c_.lightnet.expand : dim, all_keys = c_.heads * keys;
     const Tensor q = silu(times(h, name + "query")), x = times(h, name + "key"), v = times(h, name + "value");
     const Tensor theta = at::pow(at::Scalar(10000.0), at::arange(all_keys, at::kDouble) * (-2.0 / static_cast<double>(all_keys)));
-    // MD-LRPE: a head's channels dealt out to the axes of a grid, each axis with the same frequencies; a document's first token stands nowhere.
+    // MD-LRPE: a head's channels are divided over the axes of a grid, with the same frequencies for each
+    // axis; a document's first token has no position.
     const auto grid_angles = [&](int64_t place) {
       std::vector<double> angles(static_cast<size_t>(keys));
       const auto axes = static_cast<int64_t>(c_.lightnet.grid.size()), of_axis = (keys + axes - 1) / axes;
@@ -294,12 +299,12 @@ class PlainLineage {
           written((-rate[n] * delta).exp() * state, part(q[t], n / of_group, keys), part(b[t], n / of_group, keys), delta * value);
       return Stepped{made.state, made.o + skip[n] * value};
     });
-    const Tensor gated = o * silu(times(h, name + "gate"));  // each group's channels are normed by themselves
+    const Tensor gated = o * silu(times(h, name + "gate"));  // each group's channels are normed separately
     const Tensor normed = srms(gated.reshape({gated.size(0) * c_.mamba2.norm_groups, -1}), c_.mamba2.norm_eps).reshape(gated.sizes());
     return times(normed * weight_(name + "norm.weight"), name + "output");
   }
 
-  // HGRN (2311.04823): complex numbers, real parts and imaginary ones by themselves.
+  // HGRN (2311.04823): complex numbers, with real and imaginary parts computed separately.
   Tensor hgrn(const Tensor& h, const std::string& name, int64_t l) const {
     const int64_t dim = c_.head_dim, parts = c_.hgrn.complex ? 2 : 1;
     const Tensor share = weight_("hgrn.lower_bounds.weight").softmax(0), bound = share.narrow(0, 0, l).sum(0);

@@ -1,6 +1,7 @@
-// Every sequence mixer in plain fp64 ATen, head by head and token by token, from the published definitions alone: here softmax attention with
-// RoFormer's positions (2104.09864, NeoX pairs), latent attention, lightning attention (MiniMax-01, 2501.08313), HGRN2 and mixtures; the others in
-// the files beside.
+// Every sequence mixer in plain fp64 ATen, head by head and token by token, from the published definitions
+// alone: here softmax attention with RoFormer's positions (2104.09864, NeoX pairs), latent attention,
+// lightning attention (MiniMax-01, 2501.08313), HGRN2 and mixtures; the others are in the neighbouring
+// files.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ class PlainMixers : PlainParts {
  public:
   explicit PlainMixers(const PlainParts& parts) : PlainParts(parts) {}
 
-  // name: what stands before its tensors' names, "layers.2.mixer."
+  // name: the prefix of its tensors' names, "layers.2.mixer."
   Tensor mixed(recipe::Mixer mixer, const Tensor& h, const std::string& name, int64_t l) const {
     switch (mixer) {
       case recipe::Mixer::kSoftmax:
@@ -46,7 +47,7 @@ class PlainMixers : PlainParts {
   }
 
  private:
-  // Channels j and j + R/2 of the first R turn together by position · base^(−2j/R).
+  // Channels j and j + R/2 of the first R rotate together by position · base^(−2j/R).
   Tensor rotated(const Tensor& x, const Tensor& position) const { return rotated(x, position, c.softmax.rotary_dim); }
   Tensor rotated(const Tensor& x, const Tensor& position, int64_t channels) const {
     const int64_t half = channels / 2;
@@ -55,7 +56,8 @@ class PlainMixers : PlainParts {
     Tensor speed = at::pow(at::Scalar(c.softmax.rotary_base), power);
     if (c.softmax.rotary_scaling == recipe::RotaryScaling::kLinear) speed = speed / c.softmax.rotary_factor;
     if (c.softmax.rotary_scaling ==
-        recipe::RotaryScaling::kLlama3) {  // as published: long waves stretched, short ones left, smoothly between
+        // As published: long wavelengths are stretched, short ones unchanged, with a smooth transition.
+        recipe::RotaryScaling::kLlama3) {
       const Tensor turns = static_cast<double>(c.softmax.rotary_original) * speed / (2 * M_PI);
       const Tensor smooth = (turns - c.softmax.rotary_low) / (c.softmax.rotary_high - c.softmax.rotary_low);
       const Tensor between = (1 - smooth) * speed / c.softmax.rotary_factor + smooth * speed;
@@ -92,8 +94,8 @@ class PlainMixers : PlainParts {
     return linear(c.softmax.output_gate ? o * at::sigmoid(linear(h, name + "gate")) : o, name + "output");
   }
 
-  // Multi-head latent attention (DeepSeek-V2, 2405.04434, equations 9 to 19): keys and values of every head written out, token by token. The
-  // rotated channels stand first in a query.
+  // Multi-head latent attention (DeepSeek-V2, 2405.04434, equations 9 to 19): keys and values of every head
+  // are written out, token by token. The rotated channels come first in a query.
   Tensor mla(const Tensor& h, const std::string& name, int64_t l) const {
     const auto& own = c.mla;
     const int64_t turned = own.rotary_dim, still = own.key_dim > 0 ? own.key_dim : c.head_dim,
@@ -124,7 +126,7 @@ class PlainMixers : PlainParts {
     return linear(o, name + "output");
   }
 
-  // Branches beside each other, each normed by itself (SpikingBrain, 2509.05276).
+  // Parallel branches, each normed separately (SpikingBrain, 2509.05276).
   Tensor mixture(const Tensor& h, const std::string& name, int64_t l) const {
     const auto branch = [&](recipe::Mixer mixer, const std::string& which, int64_t index) {
       const Tensor o = mixed(mixer, h, name + which + ".", l);
@@ -161,7 +163,8 @@ class PlainMixers : PlainParts {
     return linear(at::sigmoid(linear(h, name + "gate")) * rms(o, c.lightning.norm_eps) * weight(name + "norm"), name + "output");
   }
 
-  // HGRN2 (2404.07904) with the bounds of its published code: what the layers up to l have of a softmax over layers, the first one's left out.
+  // HGRN2 (2404.07904) with the bounds of its published code: the cumulative sum of a softmax over layers
+  // up to layer l, without the first layer's share.
   Tensor hgrn2(const Tensor& h, const std::string& name, int64_t l) const {
     const int64_t n_key = c.hgrn2.expand > 0 ? c.hgrn2.expand : c.head_dim;
     const Tensor summed = weight("hgrn2.lower_bounds").softmax(0).cumsum(0), bound = summed[l] - summed[0];

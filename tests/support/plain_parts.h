@@ -1,5 +1,6 @@
-// What the plain decoder and its plain mixers share: a model's options and weights, the documents that it is given, and products and norms as
-// everyone writes them. A copy is cheap: tensors are handles.
+// The common part of the plain decoder and its plain mixers: a model's options and weights, the documents
+// that it is given, and products and norms in their usual form. A copy is cheap, because tensors are
+// handles.
 #pragma once
 
 #include <map>
@@ -47,7 +48,8 @@ class PlainParts {
     return weights_.contains(name + ".bias") ? scaled + weights_.at(name + ".bias") : scaled;
   }
 
-  // body(first token, tokens, head) → [tokens, head_dim], for every document and head, put back together.
+  // Calls body(first token, tokens, head) → [tokens, head_dim] for every document and head, and assembles
+  // the results.
   template <class Body>
   Tensor by_document_and_head(const Body& body) const {
     return by_document_and_head(c.heads, body);

@@ -1,11 +1,16 @@
-// A device that only pretends: LibTorch's PrivateUse1 with one device, whose operators are the CPU's on copies. What makes it a test:
+// A simulated device: LibTorch's PrivateUse1 with one device, whose operators are the CPU's on copies. It
+// tests these properties:
 //
-//   memory     device addresses cannot be read by the host: code that takes a device tensor's pointer for a CPU one crashes
-//   mixing     an operator that gets a CPU tensor (scalars aside) beside a device tensor is an error, as on a GPU
-//   queue      a copy to page-locked memory lands when an event, stream or device is waited for, not before; until then it is NaN
-//   reads      copies that the host waits for are counted
+//   memory     the host cannot read device addresses: code that uses a device tensor's pointer as a CPU
+//              pointer crashes
+//   mixing     an operator that gets a CPU tensor (scalars aside) together with a device tensor is an
+//              error, as on a GPU
+//   queue      a copy to page-locked memory completes only when an event, stream or device is waited for;
+//              until then it is NaN
+//   reads      copies for which the host waits are counted
 //
-// Tests of one program share it; call pretended_device() first. Not for a LibTorch with CUDA, which wants no second accelerator.
+// The tests of one program share it; call pretended_device() first. Not for a LibTorch with CUDA, which
+// supports no second accelerator.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -32,7 +37,7 @@ inline const c10::Device kDevice(kType, 0);
 
 struct State {
   std::recursive_mutex mutex;
-  std::vector<std::function<void()>> queue;  // copies to the host that have not landed
+  std::vector<std::function<void()>> queue;  // copies to the host that are not complete
   std::set<const void*> page_locked;
   int64_t reads = 0;
   size_t landed = 0, queued = 0;
@@ -43,7 +48,7 @@ inline State& state() {
 }
 inline thread_local bool inside_operator = false;
 
-// Addresses with this bit flipped are nobody's, on x86-64 and on aarch64.
+// Addresses with this bit flipped are invalid on x86-64 and on aarch64.
 inline void* flipped(const void* address) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) ^ (uintptr_t{1} << 52)); }
 
 inline void land_all() {
@@ -130,7 +135,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
-// The same elements, where the host can see them.
+// The same elements as a tensor that the host can read.
 inline at::Tensor host_view(const at::Tensor& tensor) {
   return at::from_blob(flipped(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(), at::TensorOptions().dtype(tensor.scalar_type()));
 }
@@ -252,10 +257,11 @@ inline at::Device pretended_device() {
   return pretended::kDevice;
 }
 
-// At load: LibTorch's autograd engine counts devices once, at the first backward pass of the program.
+// Registers at load time, because LibTorch's autograd engine counts devices once, at the first backward
+// pass of the program.
 inline const bool registered_at_load = !c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA) && pretended_device() == pretended::kDevice;
 
-// Times the host has waited for values of the pretended device since the last call.
+// How often the host has waited for values of the simulated device since the last call.
 inline int64_t pretended_reads() { return std::exchange(pretended::state().reads, 0); }
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// What a call is refused with: its Error's text, or "accepted".
+// refused: the text of the Error that a call throws, or "accepted".
 #pragma once
 
 #include <string>

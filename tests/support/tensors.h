@@ -30,8 +30,9 @@ inline double relative_error(const Tensor& a, const Tensor& b) {
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference / scale;
 }
 
-// f maps the inputs (fp64, requiring gradients) to a scalar. Compares ⟨gradient, direction⟩ of each input with a central difference
-// along two random directions; the bound is the difference quotient's own error, about h² + eps/h.
+// f maps the inputs (fp64, requiring gradients) to a scalar. Compares ⟨gradient, direction⟩ of each input
+// with a central difference along two random directions; the tolerance is the error of the difference
+// quotient itself, about h² + eps/h.
 inline void check_gradients(const std::function<Tensor(const std::vector<Tensor>&)>& f, const std::vector<Tensor>& values,
                             double tolerance = 1e-6) {
   std::vector<Tensor> inputs;
@@ -56,8 +57,8 @@ inline void check_gradients(const std::function<Tensor(const std::vector<Tensor>
   }
 }
 
-// While alive, memory that LibTorch hands out is NaN until it is written, freed memory is NaN again, and a write behind a tensor's
-// end fails the test.
+// While an object of this class lives, memory that LibTorch allocates is NaN until it is written, freed
+// memory is NaN again, and a write past a tensor's end fails the test.
 class PoisonFreshMemory {
  public:
   PoisonFreshMemory() { set_memory_poison(true); }

@@ -1,4 +1,4 @@
-// What tests ask of a text.
+// Helpers for checking texts in tests.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace longhaul::testing {
 
-// How often `part` stands in `text`, overlapping ones too.
+// How often `part` occurs in `text`, overlapping occurrences included.
 inline size_t count_of(std::string_view text, std::string_view part) {
   size_t found = 0;
   for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) ++found;

@@ -1,12 +1,14 @@
-// Beside small_models(): the other choices of each linear mixer's options, in models of two or three layers, for what must hold of every one of them
-// (decoding equals the whole forward pass, documents packed, batches, prefixes).
+// In addition to small_models(): the other values of each linear mixer's options, in models of two or three
+// layers, for properties that must hold for all of them (decoding equals the whole forward pass, packed
+// documents, batches, prefixes).
 #pragma once
 
 #include "support/models.h"
 
 namespace longhaul::testing {
 
-// Every oscillation; of each in turn another activation, another source and fixed slopes. Softmax attention behind it.
+// A model for every oscillation; from one to the next the activation, the source and fixed slopes change
+// too. Softmax attention follows.
 inline recipe::ModelConfig lcsm_of_type(recipe::LcsmOscillation oscillation) {
   const auto type = static_cast<size_t>(oscillation);
   recipe::ModelConfig config = small_config();
@@ -30,7 +32,7 @@ inline recipe::ModelConfig cosformer_hybrid() {
   return config;
 }
 
-// Real numbers without turns, no positions, no weight of norms; RetNet's own choice of widths.
+// Real numbers without rotations, no positions, no norm weights; RetNet's own choice of widths.
 inline recipe::ModelConfig plainer_lineage() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kLightnet, recipe::Mixer::kHgrn, recipe::Mixer::kRetnet};
@@ -41,7 +43,7 @@ inline recipe::ModelConfig plainer_lineage() {
   return config;
 }
 
-// Without what stands before and beside the recurrence, in groups, with feature maps.
+// Without the operations before and next to the recurrence, in groups, with feature maps.
 inline recipe::ModelConfig gated_lineage_of_other_forms() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kMetala, recipe::Mixer::kMamba2, recipe::Mixer::kGla};
@@ -53,7 +55,8 @@ inline recipe::ModelConfig gated_lineage_of_other_forms() {
   return config;
 }
 
-// Keys as wide as values, of one head for all or of each; convolutions of one tap and of two; written once at most.
+// Keys as wide as values, with one head for all or one for each; convolutions of one tap and of two; a
+// write strength of at most one.
 inline recipe::ModelConfig delta_rules_of_other_forms() {
   recipe::ModelConfig config = small_config();
   config.mixers = {recipe::Mixer::kGatedDeltaNet, recipe::Mixer::kDeltaNet, recipe::Mixer::kKda};
@@ -82,7 +85,7 @@ inline recipe::ModelConfig tnl_of_slopes(recipe::TnlSlopes slopes) {
   config.tnl.norm_eps = 0.1;
   return config;
 }
-// The second version with positions in its first layer.
+// The second version of TransNormerLLM with positions in its first layer.
 inline recipe::ModelConfig tnl_v2() {
   recipe::ModelConfig config = tnl_like();
   config.layers = 2;
@@ -108,7 +111,7 @@ inline std::vector<NamedConfig> variant_models() {
   return all;
 }
 
-// Of them those whose states are of kinds that small_models() lack, for suites that take seconds.
+// Those variants whose states are of kinds that small_models() lacks, for suites that take seconds.
 inline std::vector<NamedConfig> variants_of_states() {
   return {{"cosformer_hybrid", cosformer_hybrid()},
           {"plainer_lineage", plainer_lineage()},

@@ -1,4 +1,5 @@
-// What drills do to a run from outside of its ranks (bench/driver/faults.h): to its driver, to the daemons of its nodes, to what the driver writes.
+// The faults that drills inject from outside of a run's ranks (bench/driver/faults.h): into its driver, the
+// daemons of its nodes, and the files that the driver writes.
 #pragma once
 
 #include <filesystem>
@@ -9,16 +10,17 @@
 
 namespace longhaul::bench {
 
-// Of kinds whose incident, if there is one, names nobody: whoever looks at the driver knows.
+// Whether the incident of this kind, if there is one, names no rank or node, because the fault hits the
+// driver itself.
 bool names_nobody(const std::string& kind);
 // Of kinds whose incident is a node's, whichever of its ranks is told of.
 bool names_a_node(const std::string& kind);
 
-// While the drill's rank takes its time in the drill's step. status: of the run, by its driver. → whether the driver is gone with it, so that its
-// command has to be typed again.
+// Injects the fault while the drill's rank is held in the drill's step. status: the run's status, from its
+// driver. Returns whether the driver has ended too, so that its command has to be run again.
 bool do_from_outside(const Drill& drill, const std::filesystem::path& run, const nlohmann::json& status);
 
-// Between the end of a driver that is gone and the next one.
+// Acts between the end of a driver and the start of the next one.
 void do_before_it_is_typed_again(const Drill& drill, const std::filesystem::path& run);
 
 }  // namespace longhaul::bench

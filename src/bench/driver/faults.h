@@ -6,13 +6,14 @@
 // slower than its peers. Each is what happens in the field, none an exit code; what this user may not do (memory
 // groups, mounting, networks) is left out. Nobody helps. What is checked of each (§8.2):
 //
-//   recovered    the run went on by itself and ended well
-//   named        the incident tells the rank, or the node, that it was done to
+//   recovered    the run continued by itself and ended successfully
+//   named        the incident names the rank, or the node, that had the fault
 //   equal bits   losses and norms of all steps are those of a run without faults
 //   kept         no start resumed from a step before the newest committed checkpoint
 //
-// Each fault leaves a mark when it comes (base/process/fault_point: once), which tells the incident that is its. Of a fault that never came (its run was over
-// by then) none of these holds. The seed fixes ranks, steps, places and order.
+// Each fault leaves a mark when it occurs (base/process/fault_point: once), by which its incident is found.
+// If a fault never occurred, because its run had ended before, none of these properties holds. The seed
+// determines ranks, steps, places and order.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,7 +34,7 @@ namespace longhaul::bench {
 struct FaultsRequest {
   int64_t count = 30;
   uint64_t seed = 1;
-  std::vector<int64_t> ranks = {4};  // of the runs, in turn
+  std::vector<int64_t> ranks = {4};  // rank counts of the runs, in turn
   int64_t faults_a_run = 10;
   int64_t beside = 3;            // runs beside each other: most of the time they wait
   std::filesystem::path folder;  // of runs, their logs and outcomes.jsonl; good runs do not stay. Empty: temporary
@@ -43,7 +44,8 @@ struct Drill {
   std::string kind;   // "killed", "hang", …: kinds_of_drills()
   std::string place;  // fault point: "step.update"
   int64_t rank = 0, step = 0;
-  bool from_outside = false;  // by this process: to a rank while it takes its time, its daemon, the driver or the disk
+  // Injected by this process: into a rank while it is held, its daemon, the driver or the disk.
+  bool from_outside = false;
 };
 std::vector<std::string> kinds_of_drills();
 
@@ -53,7 +55,7 @@ struct DrillOutcome {
   bool happened = false, recovered = false, named = false, same_bits = false, kept = false;
   std::string incident;  // the class the driver gave it; empty: there was none
   std::optional<double> detected_milliseconds, overdue_milliseconds, diagnosed_milliseconds, recovered_milliseconds;
-  std::string problem;  // what was not as it should be, and where to look
+  std::string problem;  // what was wrong, and where to look
   bool good() const { return happened && recovered && same_bits && kept; }
 };
 
@@ -73,11 +75,11 @@ struct DrillPlan {
   // What the drill's rank waits for: it has been met from outside.
   static std::filesystem::path met_of(const std::filesystem::path& marks, size_t drill) { return marks / fmt::format("{}.met", drill); }
 };
-// `without`: kinds that cannot be had here.
+// `without`: kinds that are not possible here.
 DrillPlan plan_drills(uint64_t seed, int64_t run, int64_t ranks, int64_t count, const std::set<std::string>& without = {});
 std::set<std::string> kinds_not_here();
 
-std::vector<int64_t> rank_counts(const std::string& text);  // "4,8,16"; kUsage for what is none
+std::vector<int64_t> rank_counts(const std::string& text);  // "4,8,16"; kUsage for anything else
 std::vector<DrillOutcome> measure_faults(const FaultsRequest& request);
 nlohmann::ordered_json to_json(const DrillOutcome& outcome);
 observe::Table table_of(const std::vector<DrillOutcome>& outcomes);  // by kind

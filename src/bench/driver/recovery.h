@@ -1,5 +1,7 @@
-// `bench recovery`: the driver against thousands of random schedules of faults in virtual time (control/simulation/simulation.h): whether the invariants held, how soon each
-// class was noticed and mended, and what that makes of the effective training rate of published fleets (plan/reliability/effective_rate.h).
+// `bench recovery`: runs the driver against thousands of random schedules of faults in virtual time
+// (control/simulation/simulation.h). It reports whether the invariants held, how soon each class of fault
+// was detected and repaired, and the effective training rate that follows for published fleets
+// (plan/reliability/effective_rate.h).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +17,7 @@ namespace longhaul::bench {
 
 struct RecoveryRequest {
   int64_t schedules = 10000;
-  uint64_t seed = 0;  // of the first
+  uint64_t seed = 0;  // seed of the first schedule
   plan::MeasuredTimes measured;
 };
 
@@ -23,7 +25,8 @@ struct Recovery {
   int64_t schedules = 0, finished = 0, injected = 0, incidents = 0, restarts = 0, generations = 0, drivers = 0, single = 0, named = 0;
   double virtual_s = 0, seconds = 0;
   std::vector<std::pair<uint64_t, std::string>> broken;  // seed and the first invariant that did not hold
-  std::map<std::string, int64_t> ends;                   // of runs that did not finish: the class, or why
+  // Ends of runs that did not finish: the class, or the reason.
+  std::map<std::string, int64_t> ends;
   std::map<std::string, int64_t> injected_by_kind;
   struct OfClass {
     int64_t incidents = 0;

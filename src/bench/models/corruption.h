@@ -1,6 +1,8 @@
-// What of silent corruption the checks of [guard] catch (train/corruption.h, train/spike_ladder.h), and what they cost. One bit of one number is flipped, of
-// weights, states, gradients, products and activations of a small model that has been trained for some steps, drawn by chance; the check runs; the bit is
-// put back. Then the checks take turns with whole steps of a preset.
+// Measures which share of silent corruptions the checks of [guard] catch (train/corruption.h,
+// train/spike_ladder.h), and the cost of the checks. One bit of one number is flipped at random in the
+// weights, states, gradients, products or activations of a small model that has been trained for some
+// steps; the check runs; the bit is restored. For the cost, the checks take turns with whole steps of a
+// preset.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +15,10 @@
 namespace longhaul::bench {
 
 struct CorruptionRequest {
-  int64_t flips = 100;  // of each kind and place
+  int64_t flips = 100;  // flips of each kind and place
   int64_t ranks = 3;    // threads; a majority needs three
   int64_t seed = 0;
-  std::string preset = "first-run";  // for the cost
+  std::string preset = "first-run";  // preset with which the cost is measured
   int64_t turns = 3;
 };
 
@@ -24,9 +26,10 @@ enum class BitKind { kSign, kExponent, kMantissa };
 
 struct CorruptionRow {
   std::string place, dtype, check;
-  std::string by;  // what the check has to go by: "replicas", "alone"
+  std::string by;  // what the check compares with: "replicas", "alone"
   struct Rate {
-    int64_t flips = 0, caught = 0, named = 0;  // named: of those, by the right rank and no other
+    // named: caught ones for which the right rank, and no other, was named.
+    int64_t flips = 0, caught = 0, named = 0;
   };
   Rate sign, exponent, mantissa;
 };
@@ -40,8 +43,10 @@ struct CorruptionCost {
 struct Corruption {
   std::vector<CorruptionRow> rows;
   std::vector<CorruptionCost> costs;
-  int64_t false_alarms = 0;  // of checks before anything was flipped
-  bool good() const;         // no false alarm; of exponents with replicas, hashes or sums of blocks to go by 95 of 100 are caught
+  int64_t false_alarms = 0;  // alarms of checks before anything was flipped
+  // No false alarm; of flipped exponents, 95 of 100 are caught if replicas, hashes or block sums are there
+  // to compare with.
+  bool good() const;
 };
 
 Corruption measure_corruption(const CorruptionRequest& request);

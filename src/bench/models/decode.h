@@ -1,6 +1,7 @@
-// Decoding many sequences in one batch beside one after the other (generate/generate.h), on a preset with random weights. The runs of both
-// ways take turns, so that whatever else the machine does meets both. With experts in eight bits (model::Use::kInt8Experts) a second model of the same
-// weights takes its turns beside the first.
+// Compares decoding many sequences in one batch with decoding them one after the other
+// (generate/generate.h), on a preset with random weights. The runs of both ways take turns, so that other
+// load on the machine affects both alike. With eight-bit experts (model::Use::kInt8Experts) a second model
+// with the same weights takes turns with the first.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,18 @@ namespace longhaul::bench {
 
 struct DecodeRequest {
   std::string preset = "first-run";
-  int64_t count = 16, prompt = 32, tokens = 64;  // sequences; tokens of their prompt, and new ones of each
+  // Sequences; tokens of each prompt; new tokens of each sequence.
+  int64_t count = 16, prompt = 32, tokens = 64;
   std::string dtype = "bf16", experts;           // experts: "int8", or empty: the dtype alone
-  int64_t runs = 3;                              // timed of each way, after one that is not
+  int64_t runs = 3;                              // timed runs of each way, after one that is not timed
   uint64_t seed = 0;
   at::Device device = at::kCPU;
 };
 
-// Two passes, "together" and "one_by_one"; figures: tokens_per_second_together, tokens_per_second_one_by_one (of the median runs), ratio. With int8
-// experts the same four with _int8 behind their names, and int8_together, int8_one_by_one: how many times the tokens a second of the dtype alone. The
-// check: each sequence has the same tokens both ways. kUsage: int8 of a preset without experts.
+// Two passes, "together" and "one_by_one"; figures: tokens_per_second_together,
+// tokens_per_second_one_by_one (of the median runs), ratio. With int8 experts the same four with the suffix
+// _int8, and int8_together and int8_one_by_one: the ratio of tokens per second to those of the dtype alone.
+// The check: each sequence has the same tokens both ways. kUsage: int8 with a preset without experts.
 Result bench_decode(const DecodeRequest& request);
 
 }  // namespace longhaul::bench

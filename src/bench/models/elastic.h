@@ -1,6 +1,8 @@
-// What an elastic run costs (train.elastic, docs/design/elastic.md): whole training steps of a preset on random tokens, on 1, 2 and 4 ranks that are
-// threads and share this machine's cores, with and without it. Both are there at once and take turns, step by step, so that what else the machine
-// does meets both. The check: elastic losses and norms of all steps are the same bits on any number of ranks.
+// Measures the cost of an elastic run (train.elastic, docs/design/elastic.md): whole training steps of a
+// preset on random tokens, on 1, 2 and 4 ranks that are threads and share this machine's cores, with and
+// without train.elastic. Both runs exist at the same time and take turns, step by step, so that other load
+// on the machine affects both alike. The check: elastic losses and norms of all steps have the same bits on
+// any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +18,13 @@ struct ElasticRequest {
   std::string preset = "first-run";
   int64_t batch = 8, micro_batch = 1, sequence = 256;
   std::string dtype = "bf16";
-  int64_t steps = 5;  // timed, after one that is not
+  int64_t steps = 5;  // timed steps, after one that is not timed
 };
 
 struct ElasticSide {
-  double milliseconds = 0;  // of a step, the median
-  int64_t peak_bytes = 0;   // of all ranks together: what they hold, and the most that a step takes beside it
+  double milliseconds = 0;  // median time of a step
+  // The bytes of all ranks together: what they hold, plus the most that a step needs in addition.
+  int64_t peak_bytes = 0;
 };
 
 struct ElasticRow {

@@ -1,14 +1,19 @@
-// How low runs come at equal tokens (`longhaul bench quality`; docs/sources/optimizers.md §12, docs/sources/co2.md §12): a small hybrid of linear and softmax attention (1.3 M parameters,
-// first-run's made smaller) trained on the texts of first-run, by one optimizer after the other, by workers under one outer loop after the other, with narrow
-// optimizer states. What is compared is bits per byte of all texts held out, behind the last step.
+// Compares the quality that runs reach with equal numbers of tokens (`longhaul bench quality`;
+// docs/sources/optimizers.md §12, docs/sources/co2.md §12): a small hybrid of linear and softmax attention
+// (1.3 M parameters, first-run's made smaller) is trained on the texts of first-run, with one optimizer
+// after the other, with workers under one outer loop after the other, and with narrow optimizer states. The
+// measure is bits per byte of all held-out texts after the last step.
 //
-// Each optimizer has the learning rate of its grid that came lowest with seed 0 (and of rates beyond it, while the last one is the best), or one below where another
-// seed fails with that; neither seed is used again. Then it trains with seeds 1, 2, …, which are of weights and of the order of the data. Rows are told as mean and
-// standard deviation over those seeds, and as the mean of the differences from the first row of the part with the same seed, with that mean's standard error. A
-// rate at an end of what was tried is marked: others might have been better.
+// Each optimizer uses the learning rate of its grid that gave the lowest bits with seed 0 (the grid is
+// extended while its last rate is the best), or a rate below it if another seed fails with that rate;
+// neither seed is used again. Then it trains with seeds 1, 2, …, which determine the weights and the order
+// of the data. A row reports mean and standard deviation over those seeds, and the mean of the differences
+// from the first row of the part with the same seeds, with the standard error of that mean. A rate at an
+// end of the tried range is marked, because others might have been better.
 //
-// A run that has ended leaves its numbers in the folder, under a name that says all of its recipe, so a bench that was stopped goes on where it was, and parts share
-// runs. What has not ended goes on from its last checkpoint.
+// A finished run leaves its numbers in the folder, under a name that encodes its whole recipe. So a
+// benchmark that was stopped continues where it was, and parts share runs. An unfinished run continues from
+// its last checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +31,18 @@ namespace longhaul::bench {
 using Overrides = std::vector<std::string>;  // "optim.lr=0.001"
 
 struct QualityRequest {
-  std::vector<std::string> parts;  // of quality_parts(); empty: all
-  int64_t steps = 600;             // of 2,048 tokens; some parts have more, or fewer
-  int64_t seeds = 3;               // beside 0 and the one behind the last, which pick rates
-  std::filesystem::path folder;    // of results; empty: nothing is kept
-  Overrides overrides;             // of all runs, above everything else
+  std::vector<std::string> parts;  // names from quality_parts(); empty: all
+  int64_t steps = 600;             // steps of 2,048 tokens; some parts have more, or fewer
+  int64_t seeds = 3;               // in addition to seed 0 and the one after the last, which choose the rates
+  std::filesystem::path folder;    // folder of results; empty: nothing is kept
+  Overrides overrides;             // overrides for all runs, with the highest priority
 };
 
-// A learning rate to be picked: all rows that name it train with the same.
+// A learning rate to be chosen: all rows that name it train with the same rate.
 struct RateGrid {
   std::string name;
   Overrides overrides;
-  std::vector<double> rates;  // rising
+  std::vector<double> rates;  // ascending
 };
 
 struct QualityRow {
@@ -46,58 +51,63 @@ struct QualityRow {
 };
 struct QualityPart {
   std::string name, title;
-  std::vector<QualityRow> rows;  // the first is what the others are compared with
+  std::vector<QualityRow> rows;  // the others are compared with the first
 };
 
 std::vector<RateGrid> rate_grids(int64_t steps);
 std::vector<QualityPart> quality_parts(int64_t steps);
 
 struct RunFigures {
-  double bits_per_byte = 0;  // of everything held out; infinite where the run did not come to its end, or to no number
-  double worst_loss = 0;     // of its steps behind the first tenth, nats a token
+  // Bits per byte of everything held out; infinite if the run did not finish, or the result is not a
+  // number.
+  double bits_per_byte = 0;
+  double worst_loss = 0;     // of the steps after the first tenth, nats per token
   double step_s = 0;         // median
-  double state_bytes = 0;    // of a parameter, beside its master; outer loops' counted in
+  // Bytes of state per parameter in addition to its master, outer loops' state included.
+  double state_bytes = 0;
   int64_t tokens = 0;
   std::string commit;
   bool diverged() const;
 };
 using QualityRunner = std::function<RunFigures(const Overrides& overrides)>;
 
-// Trains, or finds what an earlier bench has left. Error 75 where a signal asks to stop.
+// Trains, or takes the result that an earlier benchmark has left. Error 75 when a signal asks to stop.
 QualityRunner quality_runner(const QualityRequest& request);
 Overrides overrides_of_run(const QualityRequest& request, const Overrides& own, double lr, int64_t seed);
 
 struct Spread {
   int64_t count = 0;
-  double mean = 0, deviation = 0;  // of the sample: with count − 1; 0 of one
+  double mean = 0, deviation = 0;  // deviation: of the sample, with count − 1; 0 for one
   double error() const;            // of the mean: deviation / √count
 };
 Spread spread_of(const std::vector<double>& numbers);
 
 struct PickedRate {
   double lr = 0;
-  bool at_end = false;                             // of the grid
+  bool at_end = false;                             // the rate is at an end of the grid
   std::vector<std::pair<double, double>> tried{};  // rate, bits per byte
 };
-PickedRate picked(std::vector<std::pair<double, double>> tried);  // of the lowest; kUsage where none came to its end
+// The rate with the lowest value; kUsage if no run finished.
+PickedRate picked(std::vector<std::pair<double, double>> tried);
 
 struct QualityResult {
   std::string label;
   PickedRate rate;
   std::vector<RunFigures> runs;  // by seed
-  Spread bits, difference;       // of runs that did not diverge; from the part's first row, same seeds
+  // bits: of runs that did not diverge; difference: from the part's first row, same seeds.
+  Spread bits, difference;
   int64_t diverged = 0;
-  double worst_loss = 0, step_s = 0, state_bytes = 0;  // of all runs the largest; the median
+  double worst_loss = 0, step_s = 0, state_bytes = 0;  // the largest of all runs; the median; state bytes
 };
 struct QualityOfPart {
   QualityPart part;
   std::vector<QualityResult> rows;
 };
 
-// `ended`: of each part as soon as it is done.
+// `ended`: called with each part as soon as it is done.
 std::vector<QualityOfPart> measure_quality(const QualityRequest& request, const QualityRunner& run,
                                            const std::function<void(const QualityOfPart&)>& ended = {});
-int64_t count_quality_runs(const QualityRequest& request);  // different ones
+int64_t count_quality_runs(const QualityRequest& request);  // the number of different runs
 
 observe::Table table_of(const QualityRequest& request, const QualityOfPart& part);
 nlohmann::ordered_json to_json(const QualityRequest& request, const QualityOfPart& part, const QualityResult& row);

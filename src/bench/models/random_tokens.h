@@ -1,5 +1,5 @@
-// RandomTokens: a task for benchmarks of whole steps: this replica's micro-batches of random tokens, which are the step's whatever the replicas; the
-// same ones in every step.
+// RandomTokens: a task for benchmarks of whole steps. It gives this replica's micro-batches of random
+// tokens. A step's tokens do not depend on the number of replicas, and are the same in every step.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 namespace longhaul::bench {
 
 struct RandomTokensRequest {
-  int64_t batch = 8, micro_batch = 1, sequence = 256;  // of a step: batch sequences, over all replicas
+  int64_t batch = 8, micro_batch = 1, sequence = 256;  // batch: sequences in a step, over all replicas
   std::string dtype = "bf16";
 };
 
@@ -27,14 +27,14 @@ class RandomTokens final : public train::Task {
   Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
 
  private:
-  std::vector<int64_t> micro_batch(int64_t number) const;  // of the step's
+  std::vector<int64_t> micro_batch(int64_t number) const;  // the tokens of the step's micro-batch `number`
 
   layout::SequenceLayout layout_;
-  int64_t own_, vocabulary_;  // micro-batches of a replica
+  int64_t own_, vocabulary_;  // own_: micro-batches of a replica
   model::Decoder decoder_;
   language::TextStage stage_;
   std::vector<std::vector<int64_t>> ids_, labels_;
-  std::vector<int64_t> other_ids_, other_labels_;  // of prepare_of; empty: the own ones
+  std::vector<int64_t> other_ids_, other_labels_;  // set by prepare_of; empty: the own ones are used
 };
 
 }  // namespace longhaul::bench

@@ -1,4 +1,4 @@
-// A text to train small runs on: numbers in a fixed order, the same everywhere.
+// A text for training small runs: numbers in a fixed order, the same everywhere.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,8 @@
-// Bytes that a rank sends for one layer, counted on ranks that are threads (comm::Traced), beside the formulas of the specifications: context parallelism
-// (docs/sources/long-context-parallelism.md A8) and experts (docs/sources/moe-parallel-folding.md §3.5). They must be equal, to the byte. And dry runs of published models on
-// published numbers of ranks (run/dry_run.h).
+// Counts the bytes that a rank sends for one layer, on ranks that are threads (comm::Traced), and compares
+// them with the formulas of the specifications: for context parallelism
+// (docs/sources/long-context-parallelism.md A8) and experts (docs/sources/moe-parallel-folding.md §3.5).
+// They must be equal, to the byte. It also makes dry runs of published models on the published numbers of
+// ranks (run/dry_run.h).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +18,8 @@ namespace longhaul::bench {
 struct CountedBytes {
   std::string method, pass;  // "ring attention, zig-zag", "forward"
   std::string formula;
-  int64_t ranks = 0, tokens = 0;        // of the group, of its row
-  int64_t counted = 0, by_formula = 0;  // of the rank that sends most
+  int64_t ranks = 0, tokens = 0;        // ranks of the group; tokens of its row
+  int64_t counted = 0, by_formula = 0;  // bytes of the rank that sends most
   bool equal() const { return counted == by_formula; }
 };
 

@@ -1,9 +1,11 @@
-// DiskNeed: what a run's checkpoints take on the disk, asked before the first one is written.
+// DiskNeed: the disk space that a run's checkpoints need. It is computed before the first checkpoint is
+// written, so that a warning comes early.
 //
 //   const auto need = disk_need(files, run / "checkpoints", state, recipe.train);
 //   if (const auto warning = need.warning()) log_warning("{}", *warning);
 //
-// Bytes of one checkpoint are those of the tensors that this process writes, exactly, and of headers and manifest, by an estimate that is not too low.
+// The size of one checkpoint is the exact size of the tensors that this process writes, plus an estimate of
+// headers and manifest that is not too low.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +22,10 @@ namespace longhaul::checkpoint {
 struct DiskNeed {
   std::filesystem::path folder;
   int64_t one_bytes = 0;    // one checkpoint
-  int64_t most = 0;         // checkpoints that the run holds at once: those kept, and the one being written before an old one goes
-  int64_t there_bytes = 0;  // taken by checkpoints that lie there already; they make room in time
+  // The most checkpoints at one time: those that retention keeps, and the one being written before an old
+  // one is removed.
+  int64_t most = 0;
+  int64_t there_bytes = 0;  // used by checkpoints that exist already; retention removes them later
   int64_t free_bytes = 0;
 
   std::optional<std::string> warning() const;  // none: everything fits

@@ -1,5 +1,6 @@
-// NewFolder: a folder that appears whole or not at all. What is put into path() while it is made lies beside the final name and gets it in one
-// rename; what is not committed is removed again. The name must be free (kUsage). One thread.
+// NewFolder: a folder that appears complete or not at all. Files are created in path(), a temporary folder
+// in the same parent as the final name; commit() renames it to the final name in one step. Without a commit
+// the temporary folder is removed. The final name must not exist yet (kUsage). Not thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +25,9 @@ class NewFolder {
   bool committed_ = false;
 };
 
-// What lies beside a public model's weights and goes with them wherever they go: tokenizer, chat template, generation settings, config.json.
-// Copies what of it `from` has; its names are fixed, so nothing else is read.
+// The files that accompany a public model's weights wherever the weights go: tokenizer, chat template,
+// generation settings, config.json. carry_files copies those that `from` has. Their names are a fixed list,
+// so no other file is read.
 inline constexpr const char* kPublishedBeside = "published";  // in a run folder
 std::vector<std::string> carry_files(storage::FileSystem& files, const std::filesystem::path& from, const std::filesystem::path& to);
 

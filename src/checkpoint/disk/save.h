@@ -1,16 +1,20 @@
-// Saver: saves training state on the disk without holding up training: what save() is given is a copy (copy_out.h), or it makes one and
-// returns; a worker writes it under the commit protocol (storage/commit.h) and prunes old checkpoints. One save is under way at a time: the
-// next one waits for it.
+// Saver: saves training state to disk without blocking training. save() takes a copy of the state
+// (copy_out.h), or makes one, and returns; a worker thread writes it under the commit protocol
+// (storage/commit.h) and prunes old checkpoints. Only one save is in progress at a time: the next save
+// waits for it.
 //
-// Of several ranks each has a Saver, and all save the same steps. Each writes what it has to write (StateEntry::written_here) into files of
-// its own in one folder, which all of them reach; when all have, rank 0 commits. A checkpoint is saved on all ranks or on none: where one
-// fails, all are told of the same failure. What follows a commit (`latest`, retention) is rank 0's.
+// With several ranks, each rank has a Saver and all save the same steps. Each rank writes its part
+// (StateEntry::written_here) into its own files in one folder that all ranks can reach; when all have
+// finished, rank 0 commits. A checkpoint is saved on all ranks or on none: a failure on one rank is
+// reported as the same failure on all. Rank 0 alone does what follows a commit (`latest`, retention).
 //
-// A failed write never stops training: it is told through `on_result`, and the earlier checkpoints stay as they were. Where it failed for
-// want of room, and checkpoints are not kept all of them, the older ones go, down to the newest that was read back whole (protected ones
-// and those of retention.keep_every stay too), and the write is tried once more. A
-// checkpoint that is committed stays committed: what fails after that is told beside it. One Saver, one trainer thread; on_result is
-// called on that thread, from save(), poll() and wait().
+// A failed write never stops training: it is reported through `on_result`, and earlier checkpoints stay
+// unchanged. If the write failed because the disk is full, and the retention policy does not keep every
+// checkpoint, older checkpoints are removed, down to the newest one that was read back completely
+// (protected ones and those of retention.keep_every stay too), and the write is tried once more. A
+// checkpoint that is committed stays committed: a later failure is reported in addition.
+// Threads: one trainer thread for each Saver. on_result is called on that thread, from save(), poll() and
+// wait().
 #pragma once
 
 #include <filesystem>
@@ -33,13 +37,15 @@ namespace longhaul::checkpoint {
 
 struct SaveResult {
   int64_t step = 0;
-  std::filesystem::path path;        // of the committed checkpoint
-  double blocking_milliseconds = 0;  // how long it held up its caller
-  double writing_seconds = 0;        // and went on beside training
-  int64_t begin_ns = 0, end_ns = 0;  // of that
-  std::optional<Error> failure;      // set: there is no such checkpoint, or (self_test) what is there does not read back
-  std::vector<Error> afterwards;     // rank 0: what failed once it was committed: bringing `latest` up to date, removing old checkpoints
-  // Rank 0: what was removed because the disk was full, before the write was tried again.
+  std::filesystem::path path;        // path of the committed checkpoint
+  double blocking_milliseconds = 0;  // how long save() blocked its caller
+  double writing_seconds = 0;        // how long writing took while training continued
+  int64_t begin_ns = 0, end_ns = 0;  // begin and end of the writing
+  // set: the checkpoint does not exist, or (self_test) it cannot be read back.
+  std::optional<Error> failure;
+  // Rank 0: failures after the commit: updating `latest`, removing old checkpoints.
+  std::vector<Error> afterwards;
+  // Rank 0: the checkpoints that were removed because the disk was full, before the write was tried again.
   std::vector<std::filesystem::path> removed_for_room;
 };
 
@@ -53,14 +59,17 @@ struct SaverOptions {
 
 class Saver {
  public:
-  // group: of all ranks, and this saver's alone (Communicator::split); null: one process.
+  // group: a communicator of all ranks that only this saver uses (Communicator::split); null: one process.
   Saver(storage::FileSystem& files, SaverOptions options, std::unique_ptr<comm::Communicator> group = nullptr);
   ~Saver();
 
-  // `manifest`: run_id, parent_step, data_position, recipe and environment filled in; those of rank 0 are saved.
+  // `manifest`: the caller has filled in run_id, parent_step, data_position, recipe and environment; rank
+  // 0's are saved.
   void save(int64_t step, Providers state, storage::Manifest manifest);
-  void save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage::Manifest manifest);  // its state filled in too
-  void poll();                                                         // tells of a save that has ended; never waits
+  // Here the caller has filled in `state` too.
+  void save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage::Manifest manifest);
+  // Reports a save that has ended; never waits.
+  void poll();
   void wait();                                                         // until the last save is on the disk or has failed
   std::optional<Error> last_failure() const { return last_failure_; }  // of the newest finished save
 
@@ -75,10 +84,10 @@ class Saver {
   storage::FileSystem& files_;
   SaverOptions options_;
   Writers writers_;
-  CopyOut copies_;               // of those that come without one
+  CopyOut copies_;               // for saves that come without a snapshot
   storage::ReadBack read_back_;  // rank 0's
   std::unique_ptr<SaveResult> under_way_;
-  std::shared_ptr<const Snapshot> written_;  // what is under way is made of
+  std::shared_ptr<const Snapshot> written_;  // the snapshot that is being written
   std::optional<Error> last_failure_;
   Worker worker_{"checkpoint"};  // last: its thread uses everything above
 };

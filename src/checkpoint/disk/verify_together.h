@@ -1,5 +1,7 @@
-// Every byte of a checkpoint read and compared with its checksums, by all ranks of a run at once, each some of its files: one of 840 GB
-// takes one process twenty minutes. Nobody waits for a fixed time: how long follows from the bytes of the largest share.
+// Verifies a checkpoint with all ranks of a run at once: every byte is read and compared with the checksums
+// of the manifest, and each rank reads some of the files. One process would need twenty minutes for a
+// checkpoint of 840 GB. There is no fixed timeout: the time that a rank waits follows from the bytes of the
+// largest share.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +15,13 @@
 
 namespace longhaul::checkpoint {
 
-// Which of the files fall to each rank: about as many bytes to one as to another. The same on all ranks.
+// The files that each rank reads: about the same number of bytes for each. The result is the same on all
+// ranks.
 std::vector<std::vector<std::string>> shares_of_files(const storage::Manifest& manifest, std::string_view role, int64_t ranks);
 
-// A collective call: what is wrong with the checkpoint of this name, the same on all ranks; empty: it is whole. With a role only of files
-// with such tensors. kDisk on all: one has too many files open, which says nothing of the checkpoint.
+// A collective call. Returns what is wrong with the checkpoint of this name, the same text on all ranks;
+// empty: the checkpoint is complete. With a role, only files that have tensors of that role are read.
+// Throws kDisk on all ranks when one has too many files open, which says nothing about the checkpoint.
 std::string damage_of(const storage::FileSystem& files, const std::filesystem::path& checkpoints, const std::string& name,
                       const Writers& together, std::string_view role = storage::kAllRoles);
 

@@ -1,8 +1,10 @@
-// Writers: what the ranks that save one checkpoint together tell each other. Each step of it either worked on all of them, or throws the
-// same error on all: the first that a rank had, in the order of ranks, with the rank in it. So no rank takes for saved what is not.
+// Writers: the communication between the ranks that save one checkpoint together. Each operation either
+// succeeds on all ranks or throws the same error on all of them: that of the lowest rank that failed, with
+// its rank in the text. So no rank believes that something is saved which is not.
 //
-// One process has nobody to tell: what it does is done, and what it throws is thrown as it is. Calls come from one thread, and all ranks make
-// the same ones; the group is of this use alone (Communicator::split), because they come beside those of training.
+// A single process has no other rank to inform: it does the work, and exceptions pass through unchanged.
+// Calls come from one thread, and all ranks make the same calls. The group must serve this purpose alone
+// (Communicator::split), because these calls run at the same time as those of training.
 #pragma once
 
 #include <functional>
@@ -24,23 +26,23 @@ class Writers {
 
   comm::Communicator* group() const { return group_.get(); }  // null: one process
 
-  // `work` is done on every rank. What all of them returned, in their order, on rank 0; on the others nothing. `longer`: how much more
-  // than an hour the slowest may take.
+  // Runs `work` on every rank. Rank 0 gets the results of all ranks, in the order of ranks; the others get
+  // nothing. `longer`: how much more than an hour the slowest rank may take.
   std::vector<nlohmann::json> each(const std::string& name, const std::function<nlohmann::json()>& work, comm::Timeout longer = {}) const;
-  // `work` is done on rank 0. What it returned, on all.
+  // Runs `work` on rank 0 and returns its result on all ranks.
   nlohmann::json first(const std::string& name, const std::function<nlohmann::json()>& work) const;
-  // `work` is done on every rank. What all of them returned, in their order, on all.
+  // Runs `work` on every rank and returns the results of all ranks, in the order of ranks, on all.
   nlohmann::json all(const std::string& name, const std::function<nlohmann::json()>& work, comm::Timeout longer = {}) const;
 
  private:
-  // On rank 0, from all.
+  // The texts of all ranks, on rank 0.
   std::vector<std::string> gather(const std::string& name, const std::string& text, comm::Timeout longer) const;
-  // Rank 0's text, on all.
+  // Rank 0's text, on all ranks.
   std::string tell(const std::string& name, const std::string& text, comm::Timeout longer = {}) const;
 
   std::unique_ptr<comm::Communicator> group_;
 };
 
-Error error_of(const std::exception& thrown);  // itself where it is one
+Error error_of(const std::exception& thrown);  // `thrown` itself if it is an Error
 
 }  // namespace longhaul::checkpoint

@@ -1,9 +1,11 @@
-// MemorySaver: stage two of a checkpoint in the memory of the nodes (storage/node_tier.h): every rank writes its files into its node's
-// tier, they are copied to the nodes that keep replicas (layout/replicas.h), then the manifest is put on every node, and what is older
-// goes. A node that is lost, with all its ranks, then takes nothing along that no other node has. All of it in a thread beside training;
-// one save at a time.
+// MemorySaver: the second stage of a checkpoint that is kept in the memory of the nodes
+// (storage/node_tier.h). Every rank writes its files into its node's tier and the files are copied to the
+// nodes that keep replicas (layout/replicas.h). Then the manifest is put on every node, and older
+// checkpoints are removed. If a node is lost with all its ranks, some other node therefore still has a copy
+// of each of its files. All of this runs in a thread while training continues; one save at a time.
 //
-// A save that fails changes nothing: the one before it stays, and is told through poll(). One trainer thread, the same calls on all ranks.
+// A save that fails changes nothing: the previous checkpoint stays, and the failure is reported through
+// poll(). One trainer thread; all ranks make the same calls.
 #pragma once
 
 #include <memory>
@@ -20,10 +22,10 @@
 namespace longhaul::checkpoint {
 
 struct MemorySaveResult {
-  int64_t step = 0, bytes = 0;    // of this rank, without replicas
-  double pause_milliseconds = 0;  // how long training stood still
-  double seconds = 0;             // until it could be gone on from
-  double processor_seconds = 0;   // of the thread beside training that writes
+  int64_t step = 0, bytes = 0;    // bytes that this rank wrote, without replicas
+  double pause_milliseconds = 0;  // how long training was blocked
+  double seconds = 0;             // until a run could resume from it
+  double processor_seconds = 0;   // CPU time of the thread that writes during training
   std::optional<Error> failure;
 };
 
@@ -31,22 +33,25 @@ struct MemorySaverOptions {
   std::string run;
   int64_t generation = 1;
   int64_t replicas = 1;
-  double replica_bytes_per_second = 0;  // that a rank sends of them; 0: as fast as it goes
-  layout::Mesh mesh{};                  // for who keeps whose
-  NodeDisk* disk = nullptr;             // of the node, which the first of its ranks offers what was committed; stays
+  double replica_bytes_per_second = 0;  // limit on the replica bytes that a rank sends; 0: no limit
+  layout::Mesh mesh{};                  // decides which node keeps whose replica
+  // The node's disk tier, to which its first rank offers committed checkpoints; must outlive the saver.
+  NodeDisk* disk = nullptr;
 };
 
 class MemorySaver {
  public:
-  // `group`: of all ranks, and this saver's alone; null: one process. `nodes` stays.
+  // `group`: a communicator of all ranks that only this saver uses; null: one process. `nodes` must outlive
+  // the saver.
   MemorySaver(storage::FileSystem& files, const TierNodes& nodes, MemorySaverOptions options, std::unique_ptr<comm::Communicator> group);
   ~MemorySaver();
 
-  void save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage::Manifest manifest);  // after the one before was fetched
+  // Only after the result of the previous save was fetched.
+  void save(int64_t step, std::shared_ptr<const Snapshot> snapshot, storage::Manifest manifest);
   bool idle() const { return worker_.idle(); }
-  std::optional<MemorySaveResult> poll();  // of a save that has ended; never waits
+  std::optional<MemorySaveResult> poll();  // the result of a save that has ended; never waits
   std::optional<MemorySaveResult> wait();
-  void forget();  // nobody will go on from here: all of the run goes from this node's tier
+  void forget();  // no run will resume from here: removes everything of the run from this node's tier
 
  private:
   void write(const storage::SavedMoment& moment, const Snapshot& snapshot, storage::Manifest manifest);

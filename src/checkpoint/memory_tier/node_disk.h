@@ -1,12 +1,16 @@
-// NodeDisk: what a node's memory tier holds of a run's newest checkpoint, once more on a disk of the node's own. It outlives a restart of the machine, which
-// memory does not, and asks nothing of the disk that all share. LONGHAUL_NODE_DISK names the folder; nodes have folders of their own in it.
+// NodeDisk: a second copy, on the node's own disk, of what a node's memory tier holds of a run's newest
+// checkpoint. It survives a restart of the machine, which memory does not, and puts no load on the disk
+// that all nodes share. LONGHAUL_NODE_DISK names the folder; each node has a folder of its own in it.
 //
-//   offer    beside training a thread copies a checkpoint that is committed in memory: its files, synced, then its manifest; then older ones go.
-//            Not more often than every `every_s`; memory keeps the checkpoint until it has been copied (reading).
-//   refill   at a start, what is newer here than in memory is copied back, and recovery goes on from memory as always (memory_recovery.h):
-//            it compares every byte with the manifest's checksums, so nothing is believed here.
+//   offer    During training, a thread copies a checkpoint that is committed in memory: first its files,
+//            synced, then its manifest; then older copies are removed. It copies at most once every
+//            `every_s` seconds; memory keeps the checkpoint until it has been copied (reading).
+//   refill   At a start, a checkpoint that is newer here than in memory is copied back into memory.
+//            Recovery then works from memory as always (memory_recovery.h): it compares every byte with the
+//            checksums of the manifest, so a damaged copy is found there.
 //
-// A copy that fails is told once in the log, and training goes on. One thread offers; the object's own copies.
+// A copy that fails is logged once, and training continues. One thread calls offer; the object copies in a
+// thread of its own.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +28,7 @@ class NodeDisk {
  public:
   static constexpr double kEvery_s = 60;
 
-  // disk, memory: the folders of this node.
+  // disk, memory: this node's folders.
   NodeDisk(storage::FileSystem& files, const std::filesystem::path& disk, const std::filesystem::path& memory, const std::string& run,
            double every_s = kEvery_s);
   ~NodeDisk();
@@ -32,8 +36,8 @@ class NodeDisk {
   void refill();
   void offer(const storage::SavedMoment& moment);  // never waits
   std::optional<storage::SavedMoment> reading() const;
-  void wait();    // until what was offered is there
-  void forget();  // all of the run goes
+  void wait();    // until the offered checkpoint has been copied
+  void forget();  // removes everything of the run
 
  private:
   void keep(const storage::SavedMoment& moment);

@@ -1,9 +1,11 @@
-// TierNodes: which nodes the ranks of a run stand on, where each keeps its memory tier (storage/node_tier.h), and how files come from one
-// node to another: read there and written here where both are this machine's (several nodes in a drill), else through the communicator in
-// messages of at most 4 MiB, each with its crc32c.
+// TierNodes: the nodes on which the ranks of a run are placed, the memory tier of each node
+// (storage/node_tier.h), and the transfer of files between nodes. When both nodes are on this machine
+// (several nodes in a drill), a file is read from one tier and written to the other; otherwise it goes
+// through the communicator in messages of at most 4 MiB, each with its crc32c.
 //
-// A node is what has one tier; the environment says which a process has: LONGHAUL_MEMORY_TIER, the folder, LONGHAUL_NODE, the name people know,
-// and LONGHAUL_NODE_DISK, a folder on a disk of the node's own, where nodes have folders by their names.
+// A node is defined by its tier. Environment variables tell a process which one it has:
+// LONGHAUL_MEMORY_TIER is the folder, LONGHAUL_NODE is the name that people know, and LONGHAUL_NODE_DISK is
+// a folder on a disk of the node's own, in which nodes have folders by their names.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +24,14 @@ namespace longhaul::checkpoint {
 struct TierPlace {
   std::filesystem::path tier;
   std::string node;
-  uint64_t machine = 0;          // processes of the same reach each other's tiers; 0: as it is (base/memory/shared_memory.h)
-  std::filesystem::path disk{};  // of the node's own, for what should outlive its memory (node_disk.h); empty: none
+  // Processes on the same machine reach each other's tiers; 0: detected (base/memory/shared_memory.h).
+  uint64_t machine = 0;
+  // A folder on the node's own disk, for copies that should survive a restart (node_disk.h); empty: none.
+  std::filesystem::path disk{};
 };
-std::optional<TierPlace> tier_place_of_process();  // none: it has no memory tier
+std::optional<TierPlace> tier_place_of_process();  // none: the process has no memory tier
 
-// A file of a checkpoint that goes from the node of one rank to that of another.
+// A file of a checkpoint that is sent from the node of rank `from` to the node of rank `to`.
 struct FileMove {
   std::string name;
   int64_t bytes = 0, from = 0, to = 0;
@@ -43,8 +47,9 @@ class TierNodes {
   const std::vector<int64_t>& node_of_rank() const { return node_of_rank_; }
   int64_t node_of(int64_t rank) const { return node_of_rank_[static_cast<size_t>(rank)]; }
   const std::vector<int64_t>& ranks_of(int64_t node) const { return nodes_[static_cast<size_t>(node)].ranks; }
-  bool is_first(int64_t rank) const { return ranks_of(node_of(rank)).front() == rank; }  // of its node
-  int64_t place_of(int64_t rank) const;                                                  // among the ranks of its node
+  bool is_first(int64_t rank) const { return ranks_of(node_of(rank)).front() == rank; }  // in its node
+  // Its index among the ranks of its node.
+  int64_t place_of(int64_t rank) const;
   const std::filesystem::path& tier_of(int64_t node) const { return nodes_[static_cast<size_t>(node)].tier; }
   const std::string& name_of(int64_t node) const { return nodes_[static_cast<size_t>(node)].name; }
   bool same_machine(int64_t a, int64_t b) const;  // nodes
@@ -60,9 +65,10 @@ class TierNodes {
   std::vector<int64_t> node_of_rank_;
 };
 
-// Every rank of the group calls it with the same list. folder_of: of a node, where its files of the checkpoint lie. What fails on one rank
-// keeps no other waiting; it is thrown there when all has come through. bytes_per_second: that this rank sends, or copies on its machine, in the
-// mean, so that something is left to others; 0: as many as it can.
+// A collective call: every rank of the group passes the same list. folder_of: the folder where a node's
+// files of the checkpoint lie. A failure on one rank does not block the others; that rank throws it after
+// all transfers have finished. bytes_per_second: the average rate to which this rank limits what it sends,
+// or copies on its machine, so that bandwidth is left for training; 0: no limit.
 using FolderOfNode = std::function<std::filesystem::path(int64_t node)>;
 void move_files(storage::FileSystem& files, const Writers& ranks, const TierNodes& nodes, const FolderOfNode& folder_of,
                 std::span<const FileMove> moves, double bytes_per_second = 0);

@@ -1,4 +1,5 @@
-// How training state is named in a checkpoint: kinds of files, roles that readers look for, dtypes.
+// How training state is named in a checkpoint: the kinds of files, the roles that readers look for, and the
+// dtypes.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,10 @@ inline constexpr const char* kOptimizerFiles = "optimizer";
 inline constexpr const char* kTaskFiles = "task";
 inline constexpr const char* kWeightRole = "weight";
 inline constexpr std::string_view kAheadPrefix = "ahead.";  // weights that training alone needs (model.predict_ahead)
-inline constexpr std::string_view kOptimizerPrefix = "optimizer.", kTaskPrefix = "task.";  // of names; weights have none
+// Prefixes of tensor names; weights have none.
+inline constexpr std::string_view kOptimizerPrefix = "optimizer.", kTaskPrefix = "task.";
 
-// "model.safetensors"; of several writers "model-00002-of-00004.safetensors" for the one of rank 1.
+// "model.safetensors"; with several writers "model-00002-of-00004.safetensors" for rank 1.
 std::string file_name(const std::string& kind, int64_t rank, int64_t writers);
 
 storage::DType storage_dtype(ScalarType type);

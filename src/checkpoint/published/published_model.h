@@ -1,7 +1,9 @@
-// PublishedModel: a folder in which a model is published (config.json, safetensors files), read as the model it is here: its configuration, and
-// its logical tensors one at a time, however the folder names, fuses or transposes them. All is checked when it is opened: every tensor
-// of the model must be there with its shape, the folder may hold no other (but buffers that the family knows), and the dtypes must be one
-// but for what is kept in fp32. kData errors name file, tensor or field.
+// PublishedModel: a folder in which a model is published (config.json, safetensors files), read as a
+// Longhaul model. It gives the model's configuration and its logical tensors, one at a time, however the
+// folder names, fuses or transposes them. Everything is checked when the folder is opened: every tensor of
+// the model must be there with its shape; the folder may hold no other tensor, except buffers that the
+// family knows; and all dtypes must be the same, except for tensors kept in fp32. kData errors name the
+// file, tensor or field.
 #pragma once
 
 #include <filesystem>
@@ -23,12 +25,13 @@ class PublishedModel {
   const recipe::ModelConfig& config() const { return config_; }
   const std::vector<layout::ParameterSpec>& specs() const { return specs_; }
   const model::Family& family() const { return *family_; }
-  std::string_view layout() const { return layout_; }  // which of the family's
+  std::string_view layout() const { return layout_; }  // the family's layout of files that this folder has
   const std::filesystem::path& folder() const { return tensors_.folder(); }
 
-  ScalarType dtype() const { return dtype_; }  // of all matrices
+  ScalarType dtype() const { return dtype_; }  // the dtype of all matrices
   ScalarType dtype_of(const std::string& logical) const;
-  Tensor read(const std::string& logical) const;  // whole, in its dtype; memory of two such tensors
+  // The whole tensor in its dtype; needs the memory of two such tensors.
+  Tensor read(const std::string& logical) const;
 
   size_t mapped() const { return public_.size(); }  // public tensors
   const std::vector<std::string>& ignored_tensors() const { return ignored_tensors_; }

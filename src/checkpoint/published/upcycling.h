@@ -1,13 +1,18 @@
-// Upcycling: a model with experts that begins as a trained dense one (Sparse Upcycling, arXiv 2212.05055; granular experts, 2410.07524;
-// docs/sources/moe-parallel-folding.md §6). With F the inner width of the dense channel mixers and f of one expert (model.intermediate), f divides F and G = F / f:
+// Upcycling: initialises a model with experts from a trained dense model (Sparse Upcycling, arXiv
+// 2212.05055; granular experts, 2410.07524; docs/sources/moe-parallel-folding.md §6). With F the inner
+// width of the dense channel mixers and f that of one expert (model.intermediate), f divides F and G = F /
+// f:
 //
-//   G = 1   every expert is a copy of its layer's dense channel mixer
-//   G > 1   expert e is slice e mod G of it: channels [f · (e mod G), …) of gate, up and down. The G experts of one copy have one router row, so the k best
-//           experts (G divides k, and of equals the lower comes first) are k / G whole copies
+//   G = 1   Every expert is a copy of its layer's dense channel mixer.
+//   G > 1   Expert e is slice e mod G of the mixer: channels [f · (e mod G), …) of gate, up and down. The G
+//           experts of one copy have the same router row, so the k best experts (G divides k, and among
+//           equal scores the lower index comes first) are k / G whole copies.
 //
-// Routers are drawn as in a fresh model. The weights of a token's experts sum to model.router_scale (they must be normalised), which makes each slice
-// count scale / G of what it counted: down is multiplied by G / scale. So, with nothing dropped, the model's logits are those of the dense one. All other
-// tensors are the dense model's; layers that stay dense (model.dense_layers) keep theirs.
+// Routers are drawn as in a fresh model. The weights of a token's experts sum to model.router_scale (they
+// must be normalised), so each slice would count scale / G of what it counted in the dense model; to undo
+// this, down is multiplied by G / scale. With no token dropped, the model's logits are therefore those of
+// the dense model. All other tensors are the dense model's; layers that stay dense (model.dense_layers)
+// keep theirs.
 #pragma once
 
 #include <map>
@@ -22,21 +27,24 @@ namespace longhaul::checkpoint {
 
 class Upcycling {
  public:
-  // Nothing where it is none: `dense` has experts, or the recipe's model has none. kUsage where sizes do not fit: the key, expected and found.
+  // Returns nothing when this is not an upcycling: `dense` has experts, or the recipe's model has none.
+  // kUsage when sizes do not fit: the error names the key, expected and found.
   static std::optional<Upcycling> of(const recipe::ModelConfig& dense, const recipe::LoadedRecipe& recipe, const std::string& from);
 
-  // The dense model as the recipe would describe it: whatever is not of experts must be as it is there.
+  // The dense model as the recipe would describe it. Everything that does not concern experts must equal
+  // `dense`.
   recipe::ModelConfig without_experts() const;
-  std::string text() const;  // what is begun with what, a line
+  std::string text() const;  // one line that says which model is initialised from which
 
-  // Where a tensor's weights, or a box of them, come from.
+  // The tensor and box that a tensor's weights, or a box of them, are copied from.
   struct Source {
     std::string name;
     layout::Rectangle box;
     double factor = 1;
   };
   Source source_of(const StateEntry& entry) const;
-  // Nothing for what is not a router or its bias. Else the router's box, in fp64, undefined where it stays as it was drawn.
+  // Returns nothing for a tensor that is not a router or its bias. Otherwise the router's box in fp64,
+  // undefined when it keeps its drawn values.
   std::optional<Tensor> router_of(const StateEntry& entry) const;
 
  private:

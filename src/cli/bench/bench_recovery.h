@@ -1,4 +1,4 @@
-// `longhaul bench recovery`: one of the benchmarks that cli/bench/bench.cpp puts together.
+// `longhaul bench recovery`: one of the benchmarks that cli/bench/bench.cpp registers.
 #pragma once
 
 #include "cli/command.h"

@@ -1,4 +1,5 @@
-// How `detect run` and `detect score` look at samples: the options that both have, and the look itself.
+// How `detect run` and `detect score` examine samples: the options that both have, and the examination
+// itself.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct LookArguments {
   detect::DetectOptions options() const;
 };
 
-// In calls, or as a stream; alerts of a machine that goes on are told once.
+// Examines the record in separate calls, or as a stream; an alert of a machine that continues is reported
+// once.
 detect::RunReport looked(const detect::Pull& record, const detect::Models& models, const LookArguments& look);
 
 }  // namespace longhaul::cli

@@ -1,4 +1,4 @@
-// What `longhaul evaluate` was told, and the tasks that it can be asked for beside the loss on texts.
+// The arguments of `longhaul evaluate`, and the tasks that it offers in addition to the loss on texts.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace longhaul::cli {
 struct EvaluateArguments {
   std::string checkpoint, task, data, jsonl_field, tokenizer, dtype, experts, device = "auto", page;
   int64_t context = 0, stride = 0;
-  int64_t ranks = 1;  // processes of this machine that share it
-  // Of tasks.
+  int64_t ranks = 1;  // processes of this machine that share the evaluation
+  // Arguments of tasks.
   std::string lengths, depths = "0,25,50,75,100", pairs, kind = "single", kinds, haystack, format, prefix = "template";
   int64_t samples = 0, limit = 0, tokens_per_pass = 4096;
   uint64_t seed = 0;
@@ -23,7 +23,7 @@ struct EvaluateArguments {
   bool json = false;
 };
 
-// On all ranks that share it; the first one prints and writes.
+// Runs on all ranks that share the evaluation; the first one prints and writes.
 ExitCode run_evaluation_task(const EvaluateArguments& arguments, checkpoint::OpenModel& model, const evaluate::EvaluationShare& share);
 
 }  // namespace longhaul::cli

@@ -1,4 +1,4 @@
-// The tokenizer that a model is used with: the run's own, or the one that the command line names.
+// The tokenizer that a model is used with: the run's own, or the one named on the command line.
 #pragma once
 
 #include <string>
@@ -8,8 +8,10 @@
 
 namespace longhaul::cli {
 
-// named: "bytes", the path of a tokenizer.json, or empty for the run's own, which must be the one that the model was trained with; another
-// one is taken with a warning. Error (65) when it is not, is missing, or has more entries than the model has rows.
+// named: "bytes", the path of a tokenizer.json, or empty for the run's own, which must be the one that the
+// model was trained with. A different tokenizer that is named is accepted with a warning. Error (65) when
+// the run's own is not the trained one, or a tokenizer is missing or has more entries than the model has
+// rows.
 data::Tokenizer tokenizer_for(const checkpoint::OpenModel& model, const std::string& named);
 
 }  // namespace longhaul::cli

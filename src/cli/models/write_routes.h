@@ -1,4 +1,4 @@
-// What `sample` and `score` --routes write and say.
+// The output of `sample --routes` and `score --routes`: the file that they write, and what they print.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// ByDevice: a communicator of two back ends over the same ranks: calls with tensors on a GPU go to one, all others (on the CPU, and barriers) to the other.
-// Calls keep their order within each.
+// ByDevice: a communicator with two back ends over the same ranks. Calls with GPU tensors go to one; all
+// other calls (CPU tensors, barriers) go to the other. Calls keep their order within each back end.
 #pragma once
 
 #include <memory>

@@ -1,10 +1,14 @@
-// AskedStore: rank 0's store, asked by a thread of its own. c10d waits without end for the answer of a rank 0 that stands still (stopped, its machine
-// hung, the way there cut), whatever time-out it was given, and lets nobody else ask meanwhile; so nobody who must go on asks it himself.
+// AskedStore: access to rank 0's store through a thread of its own. If rank 0 does not answer (it is
+// stopped, its machine hangs, the network is cut), c10d waits without end, whatever timeout it was given,
+// and blocks all other queries meanwhile. Therefore no thread that must make progress queries the store
+// directly.
 //
 //   std::future<int64_t> answer = store.ask([](Wire& wire) { return wire.add("left", 0); });
-//   if (answer.wait_for(patience) == std::future_status::ready) use(answer.get());      // throws what the store threw
+//   if (answer.wait_for(patience) == std::future_status::ready) use(answer.get());      // throws what the
+//                                                                                       store threw
 //
-// From any thread. Questions are put in order. One may be answered when whoever asked has gone: it holds what it needs by value.
+// ask() may be called from any thread; queries are answered in order. A query may be answered after its
+// caller has gone, so it must hold everything it needs by value.
 #pragma once
 
 #include <functional>
@@ -17,13 +21,15 @@
 
 namespace longhaul::comm {
 
-// Of a worker whose task may never end: nobody waits for it, and its thread goes with the process.
+// Abandons a worker whose task may never end: no thread waits for it, and its thread ends with the process.
 void leave_behind(std::unique_ptr<Worker> worker);
 
 class AskedStore {
  public:
   explicit AskedStore(std::shared_ptr<Wire> wire) : wire_(std::move(wire)), worker_(std::make_unique<Worker>("store")) {}
-  ~AskedStore();  // when all is answered; where nobody answers for a second or two the thread, and with it the wire, is left behind
+  // Waits until all queries are answered; if there is no answer for a second or two, the thread is
+  // abandoned, and with it the wire.
+  ~AskedStore();
   AskedStore(const AskedStore&) = delete;
   AskedStore& operator=(const AskedStore&) = delete;
 

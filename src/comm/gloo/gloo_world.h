@@ -1,9 +1,12 @@
-// GlooWorld: what all groups of one process share that came from one join: its wire, its fate, and a thread that waits for nobody:
-// `watch` ends waiting whose time is over and looks every 100 ms whether another rank has failed. The store it looks into is at rank 0, and may not answer:
-// then another thread waits there (comm/gloo/asked_store.h), and ranks end by their own deadlines, in their own words.
+// GlooWorld: the state that all groups of one process from one join share: the wire, the failure state, and
+// a `watch` thread that never blocks on another rank: it ends waits whose deadline has passed, and checks
+// every 100 ms whether another rank has failed. It checks in the store at rank 0, which may not answer;
+// then another thread waits for the store (comm/gloo/asked_store.h), and this rank ends by its own
+// deadline, with its own error.
 //
-// The first failure of any rank is the failure of all: it is written to the store under one key, once, before its rank gives up; whoever
-// sees a connection break looks there before calling the other dead. So all ranks say the same.
+// The first failure of any rank is the failure of all: it is written to the store under one key, once,
+// before its rank gives up. A rank that sees a connection break looks there before it reports the other
+// rank as dead. So all ranks report the same failure.
 #pragma once
 
 #include <condition_variable>
@@ -24,19 +27,22 @@
 
 namespace longhaul::comm {
 
-// As it stands in the store.
+// The text form in which the store holds a failure.
 std::string to_text(const Failure& failure);
 Failure from_text(const std::string& text);
 
-// How long to wait before the n-th question, counted from 0, that many ranks have for one store: soon at first, then so that all of them together ask it no
-// more than a thousand times a second.
+// How long a rank waits before its n-th query, counted from 0, when that many ranks query one store:
+// briefly at first, then long enough that all of them together make no more than a thousand queries per
+// second.
 std::chrono::milliseconds pause_before_asking(int64_t n, int64_t ranks);
 
 class GlooWorld {
  public:
-  // The wire is connected. `timeout`: of calls that have none of their own.
+  // The wire must be connected. `timeout`: for calls that have none of their own.
   GlooWorld(std::unique_ptr<Wire> wire, int64_t rank, int64_t size, Timeout timeout);
-  ~GlooWorld();  // waits until all ranks are here or one has failed: nobody loses the store, or a connection, that he needs
+  // Waits until all ranks have come to this point or one has failed, so that no rank loses the store, or a
+  // connection, that it still needs.
+  ~GlooWorld();
   GlooWorld(const GlooWorld&) = delete;
   GlooWorld& operator=(const GlooWorld&) = delete;
 
@@ -44,30 +50,33 @@ class GlooWorld {
   int64_t rank() const { return rank_; }
   Timeout timeout() const { return timeout_; }
 
-  // kLate: the deadline has passed. kFailed: the world has failed, and what is waited for did not come soon after.
+  // kLate: the deadline has passed. kFailed: the world has failed, and the awaited transmission did not
+  // finish soon after.
   enum class End { kDone, kLate, kFailed };
   struct Patience {
     Deadline deadline = Deadline::max();
-    std::chrono::milliseconds after_failure{200};  // what others had started before may still end well
+    std::chrono::milliseconds after_failure{200};  // calls that others had started before may still succeed
   };
-  // `peer`, of the world, and `call` are named when the connection breaks, which is a failure of the world.
+  // `peer` (a rank of the world) and `call` are named when the connection breaks, which is a failure of the
+  // world.
   End wait(Transmission& transmission, const Patience& patience, int64_t peer, const std::string& call);
 
-  void fail(Failure failure);  // of this world, unless it has failed already
+  void fail(Failure failure);  // makes this world fail, unless it has failed already
   std::optional<Failure> failure() const;
 
-  // Numbers of groups: different for any two that share two ranks. All members of a group that splits know the highest of theirs.
+  // Numbers for new groups: any two groups that share two ranks have different numbers. All members of a
+  // group that splits agree on the highest next number among them.
   int64_t next_group() const;
   void reserve_groups(int64_t next);
 
-  // Sends that may never be received: they are kept until the end.
+  // Keeps sends that may never be received until the end.
   void leave_behind(std::shared_ptr<std::vector<std::byte>> bytes, std::unique_ptr<Transmission> transmission);
 
  private:
   struct Waiting {
     Transmission* transmission;
     Patience patience;
-    Deadline earliest;  // what came in time is found even by who asks late
+    Deadline earliest;  // a transmission that finished in time is found even by a late query
     bool stopped = false;
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -81,7 +90,7 @@ class GlooWorld {
   bool store_says(const char* counter, int64_t count);
   bool tell_store(const char* counter);
   std::future<std::optional<Failure>> ask_for_failure();
-  // Of an answer that is there; what the store throws is one of its own.
+  // The failure in an answer that is ready; if the store threw, that is a failure too.
   std::optional<Failure> failure_of(std::future<std::optional<Failure>>& answer) const;
   Failure silent_store() const;
 

@@ -1,5 +1,5 @@
-// Identity: something that must be the same on all ranks of a world, as their recipe. Ranks compare hashes; what a thing consists of is read only where
-// hashes differ, so that the error can name what does.
+// Identity: something that must be the same on all ranks of a world, such as their recipe. Ranks compare
+// hashes; the parts are read only when hashes differ, so that the error can name the parts that differ.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,19 @@ struct Identity {
   IdentityParts parts{};
 };
 
-// As ranks tell it to each other: names and hashes, and the parts of each.
+// The texts that ranks send each other: names and hashes, and the parts of each identity.
 std::string hashes_text(const std::vector<Identity>& identities);
 std::string parts_text(const std::vector<Identity>& identities);
 
-// The first rank whose hashes are not those of rank 0, which of them, and how many ranks beside it differ there. `hashes`: hashes_text of each rank.
+// The first rank whose hashes differ from those of rank 0, the index of the identity that differs, and how
+// many further ranks differ there. `hashes`: hashes_text of each rank.
 struct OddRank {
   size_t rank = 0, which = 0;
   int64_t others = 0;
 };
 std::optional<OddRank> odd_rank(const std::vector<std::string>& hashes);
 
-// What a rank has told.
+// The texts that a rank has sent.
 struct TextsOfRank {
   std::string hashes, parts;
 };

@@ -1,5 +1,6 @@
-// SharedLane: records on their way from one process to another of its machine, a ring in memory that both have mapped. One thread at a time puts records
-// in, one takes them out; neither ever waits here. A record is 32 bytes and what it carries.
+// SharedLane: a ring buffer of records from one process to another on the same machine, in memory that both
+// have mapped. One thread at a time writes records, one reads them; neither ever waits here. A record is a
+// header of 32 bytes and its payload.
 #pragma once
 
 #include <atomic>
@@ -10,9 +11,9 @@ namespace longhaul::comm {
 
 struct LaneRecord {
   enum Kind : uint32_t {
-    kWhole,    // a message, all of it
-    kRequest,  // a message to come, of `total` bytes
-    kGrant,    // it has, or has found, its receiver: to whoever sent it
+    kWhole,    // a complete message
+    kRequest,  // announces a message of `total` bytes
+    kGrant,    // tells the sender that a receive for the message is posted
     kBytes,    // more of a message that was granted
   };
   uint32_t kind = kWhole, count = 0;  // bytes carried
@@ -24,22 +25,24 @@ static_assert(sizeof(LaneRecord) == 32);
 
 class SharedLane {
  public:
-  struct Head {  // where it lies: zeroed memory, then `capacity` bytes behind it
+  struct Head {  // the start of the shared memory: zeroed, followed by `capacity` bytes
     alignas(64) std::atomic<uint64_t> written;
     alignas(64) std::atomic<uint64_t> taken;
-    alignas(64) std::atomic<uint32_t> wanted;  // the writer found no room: whoever takes something is to tell him
+    // The writer found no room: the reader must notify it after taking a record.
+    alignas(64) std::atomic<uint32_t> wanted;
   };
   SharedLane(std::byte* memory, size_t capacity);  // capacity: a power of two, 1,024 or more
   static size_t bytes(size_t capacity) { return sizeof(Head) + capacity; }
 
-  // The writer's. Of what a record may carry now the most; −1: not even the record alone fits.
+  // For the writer. room(): the largest payload that a record can have now; −1: not even a record without
+  // payload fits.
   int64_t room() const;
   bool put(const LaneRecord& record, const std::byte* carried);  // false: no room, nothing done
   void want_room() { head_->wanted.store(1); }
 
-  // The reader's.
-  bool peek(LaneRecord& record) const;                   // the next one, which stays
-  void take(const LaneRecord& record, std::byte* into);  // it goes; into: null for nobody
+  // For the reader.
+  bool peek(LaneRecord& record) const;                   // reads the next record without removing it
+  void take(const LaneRecord& record, std::byte* into);  // removes the record; into: null drops its payload
   bool room_was_wanted() { return head_->wanted.load() != 0 && head_->wanted.exchange(0) != 0; }
 
  private:

@@ -1,10 +1,12 @@
-// SharedWire: messages between processes of one machine through memory that they share, for Wire, whose promises it keeps: of two ranks' messages with one
-// tag the n-th sent is the n-th received, a message is sent once its receive is posted, nobody who posts waits. A connection of the loopback costs two
-// copies by the kernel and a thread of Gloo's that asks again and again; here each byte is copied twice by the processes themselves.
+// SharedWire: messages between processes of one machine through shared memory. It is a part of Wire and
+// keeps its promises: between two ranks, the n-th message sent with a tag is the n-th received with it; a
+// send is done once its receive is posted; posting never blocks. A loopback connection would cost two
+// copies by the kernel and a Gloo thread that polls; here the processes themselves copy each byte twice.
 //
-// Each rank has an inbox with a lane from every other (shared_lane.h). Short messages go at once and wait in their receiver's memory; of longer ones only
-// the announcement does, and the bytes follow when they have somewhere to go. One thread a rank moves bytes; it sleeps until somebody rings, and looks ten
-// times a second whether others live.
+// Each rank has an inbox with one lane from every other rank (shared_lane.h). Short messages are sent at
+// once and wait in the receiver's memory; for a longer message only the announcement is sent, and the bytes
+// follow when the receive is posted. One thread for each rank moves bytes; it sleeps until another process
+// wakes it, and checks ten times a second whether the other processes are alive.
 #pragma once
 
 #include <atomic>
@@ -35,9 +37,10 @@ class SharedWire {
   SharedWire& operator=(const SharedWire&) = delete;
 
   const std::string& address() const { return inbox_.address(); }
-  // Whose inbox can be reached by its address; a rank a place, one's own left out.
+  // Opens the inboxes of the other ranks. Returns for each rank whether its inbox can be reached by its
+  // address; this rank's own is false.
   std::vector<bool> open(const std::vector<std::string>& addresses);
-  // Before the first message: with those that see each other.
+  // Call it before the first message. `with`: the ranks that reach each other's memory.
   void start(const std::vector<bool>& with);
   bool reaches(int64_t peer) const { return peers_[static_cast<size_t>(peer)].connected; }
 
@@ -51,7 +54,7 @@ class SharedWire {
     bool sends;
     std::byte* bytes;
     size_t count, moved = 0;
-    bool dropped = false;  // its bytes go nowhere: its memory is no longer there, or of another size
+    bool dropped = false;  // its bytes are discarded: its memory has gone, or has another size
     uint64_t id = 0;
     State state = State::kGoing;
     bool stopped = false;
@@ -60,7 +63,7 @@ class SharedWire {
   };
   class Posted;
   using Shared = std::shared_ptr<Message>;
-  struct Arrived {  // before its receive was posted
+  struct Arrived {  // a message that arrived before its receive was posted
     LaneRecord record;
     std::vector<std::byte> bytes;
   };
@@ -71,8 +74,8 @@ class SharedWire {
     uint64_t last_id = 0;
     std::deque<LaneRecord> grants;      // to be put
     std::deque<Shared> announced;       // to be put
-    std::map<uint64_t, Shared> asking;  // by id: put, not granted
-    std::deque<Shared> granted;         // whose bytes are to be put
+    std::map<uint64_t, Shared> asking;  // by id: announced, not yet granted
+    std::deque<Shared> granted;         // granted messages whose bytes are to be put
     std::map<int64_t, std::deque<Shared>> wanted;
     std::map<int64_t, std::deque<Arrived>> arrived;
     std::map<uint64_t, Shared> coming;  // by the sender's id
@@ -97,7 +100,7 @@ class SharedWire {
   std::vector<Peer> peers_;
   std::mutex mutex_;
   std::atomic<bool> ending_{false};
-  Worker mover_{"shared wire"};  // the last member: the first to go
+  Worker mover_{"shared wire"};  // the last member, because it must be destroyed first
 };
 
 }  // namespace longhaul::comm

@@ -1,5 +1,5 @@
-// Store: keys and values that all ranks see, at rank 0. What ranks need of it to find each other; Wire has the real one.
-// All functions from any thread.
+// Store: a key-value store at rank 0 that all ranks can access: the operations that ranks need to find each
+// other. Wire implements it. All functions may be called from any thread.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,9 @@ class Store {
   virtual ~Store() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual bool has(const std::string& key) = 0;
-  virtual bool wait_for(const std::string& key, std::chrono::milliseconds timeout) = 0;  // false: it did not come
-  virtual std::string get(const std::string& key) = 0;                                   // waits for it
+  // false: the key did not appear in time.
+  virtual bool wait_for(const std::string& key, std::chrono::milliseconds timeout) = 0;
+  virtual std::string get(const std::string& key) = 0;                                   // waits for the key
   virtual std::vector<std::string> get(const std::vector<std::string>& keys) = 0;        // waits for all
   virtual int64_t add(const std::string& key, int64_t number) = 0;                       // the sum
 };

@@ -1,9 +1,12 @@
-// Wire: what Longhaul uses of c10d, and the only place that knows of it: a store of keys that all ranks see (TCPStore), and messages of bytes
-// between any two ranks (Gloo's connections, a full mesh made once; between ranks of one machine memory that they share, shared_wire.h). Of two ranks' messages with one tag the n-th sent is the n-th received;
-// both must be of one length. A message is sent once its receive is posted; neither blocks whoever posts it.
-// A message that cannot be posted, the connection being broken, throws when it is waited for.
+// Wire: the functions of c10d that Longhaul uses; no other file depends on c10d for them. It has a
+// key-value store that all ranks see (TCPStore), and byte messages between any two ranks (Gloo's
+// connections, a full mesh made once; between ranks of one machine shared memory, shared_wire.h). Between
+// two ranks, the n-th message sent with a tag is the n-th received with it; both must have the same length.
+// A send is done once its receive is posted; posting never blocks. A message that cannot be posted because
+// the connection is broken throws when it is waited for.
 //
-// All functions from any thread. Whatever c10d throws is passed on as it is: gloo_world.cpp makes sense of it.
+// All functions may be called from any thread. Exceptions of c10d are passed on unchanged; gloo_world.cpp
+// interprets them.
 #pragma once
 
 #include <chrono>
@@ -17,21 +20,25 @@
 
 namespace longhaul::comm {
 
-// A message under way. Its memory must stay until it is destroyed, after which nobody touches it.
+// A message in progress. Its memory must stay valid until this object is destroyed; after that no thread
+// uses it.
 class Transmission {
  public:
   virtual ~Transmission() = default;
-  virtual bool wait() = 0;  // until it is done; false: stopped. Throws when the connection broke. One thread, once
-  virtual void stop() = 0;  // whoever waits, now or later, is let go of; any thread
+  // Waits until it is done; false: stopped. Throws when the connection broke. One thread, once.
+  virtual bool wait() = 0;
+  virtual void stop() = 0;  // ends wait(), now or later; any thread
 };
 
 struct WireOptions {
-  std::string host = "127.0.0.1";                                // of rank 0
-  uint16_t port = 0;                                             // 0: any that is free, for a rank that serves
-  bool serves = false;                                           // holds the store
-  std::string prefix;                                            // of all keys: so that one store serves several attempts
+  std::string host = "127.0.0.1";                                // host of rank 0
+  uint16_t port = 0;                                             // 0: any free port, for a rank that serves
+  bool serves = false;                                           // this rank holds the store
+  // Prefix of all keys, so that one store serves several attempts.
+  std::string prefix;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for reaching the store, and for connecting to all others
-  bool shares_memory = true;                                     // false: connections to all, those on this machine too
+  // false: TCP connections to all ranks, those on this machine too.
+  bool shares_memory = true;
 };
 
 class Wire final : public Store {
@@ -41,7 +48,7 @@ class Wire final : public Store {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
   uint16_t port() const;
-  int64_t operations() const;  // of the store that this rank has asked for; one that reads n values counts n
+  int64_t operations() const;  // store operations that this rank has made; one that reads n values counts n
 
   void set(const std::string& key, const std::string& value) override;
   bool has(const std::string& key) override;
@@ -49,9 +56,10 @@ class Wire final : public Store {
   std::string get(const std::string& key) override;
   std::vector<std::string> get(const std::vector<std::string>& keys) override;
   int64_t add(const std::string& key, int64_t number) override;
-  std::string set_once(const std::string& key, const std::string& value);  // the value of whoever was first
+  // Returns the value that was set first.
+  std::string set_once(const std::string& key, const std::string& value);
 
-  // Connects to all others; before the first message.
+  // Connects to all other ranks; call it before the first message.
   void connect(int64_t rank, int64_t size);
   std::unique_ptr<Transmission> send(int64_t peer, int64_t tag, const void* bytes, size_t count);
   std::unique_ptr<Transmission> receive(int64_t peer, int64_t tag, void* bytes, size_t count);

@@ -1,5 +1,6 @@
-// The arithmetic of reductions, and copying: one pass over a run of elements that lie at the same places of several tensors. What a result
-// is depends on the values alone, not on who computes it or how the run was cut into pieces.
+// The arithmetic of reductions, and copying: one pass over a run of elements that lie at the same positions
+// of several tensors. The result depends on the values alone, not on which thread computes it or how the
+// run was cut into pieces.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@
 
 namespace longhaul::comm {
 
-// Every target ← sources[0] ∘ sources[1] ∘ … element by element, put together in this order. A target may be one of the sources.
+// Every target ← sources[0] ∘ sources[1] ∘ … element by element, combined in this order. A target may be
+// one of the sources.
 struct Piece {
   std::vector<const std::byte*> sources;
   std::vector<std::byte*> targets;
@@ -21,6 +23,6 @@ struct Piece {
 };
 
 bool can_combine(ScalarType type, Reduction reduction);
-void combine(const Piece& piece);  // of one source, of any dtype: a copy
+void combine(const Piece& piece);  // with one source, of any dtype: a copy
 
 }  // namespace longhaul::comm

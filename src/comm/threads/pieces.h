@@ -1,4 +1,5 @@
-// What moving and adding a collective call comes to once all ranks have arrived, cut into pieces that any thread may carry out in any order.
+// Cuts the copying and adding of a collective call, once all ranks have arrived, into pieces that any
+// thread may carry out in any order.
 #pragma once
 
 #include <optional>
@@ -10,14 +11,16 @@
 
 namespace longhaul::comm {
 
-// What the calls of all ranks, each of which agrees with the first, still contradict each other in: row counts of all_to_all, or memory that
-// a rank writes and another one uses. Empty: nothing.
+// Finds contradictions between the calls of all ranks, each of which agrees with the first: in the row
+// counts of all_to_all, or memory that one rank writes and another one uses. Empty: none.
 struct Contradiction {
   std::string expected, found;
 };
 std::optional<Contradiction> contradiction(const std::vector<Call>& calls);
 
-std::vector<Piece> pieces_of(const std::vector<Call>& calls);                   // by rank; none where nothing is left to do
-std::vector<Piece> pieces_of_copy(const Tensor& source, const Tensor& target);  // of the same dtype and shape
+// calls: by rank. No pieces when nothing is left to do.
+std::vector<Piece> pieces_of(const std::vector<Call>& calls);
+// The tensors have the same dtype and shape.
+std::vector<Piece> pieces_of_copy(const Tensor& source, const Tensor& target);
 
 }  // namespace longhaul::comm

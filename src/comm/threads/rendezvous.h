@@ -1,9 +1,12 @@
-// Where the threads of a ThreadGroup meet. A group has one Rendezvous; all that came from one ThreadGroup::make by splitting share a World:
-// its lock and its fate. Internal to ThreadGroup.
+// Rendezvous: matches the calls of the threads of a ThreadGroup. Each group has one Rendezvous; all groups
+// split from one ThreadGroup::make share a World, which has their lock and their failure. Internal to
+// ThreadGroup.
 //
-// The n-th collective calls of the members meet in one Operation. Whoever comes last cuts it into pieces, which that thread and all that
-// wait in the group carry out; each piece does its sums in the order of ranks, so it does not matter who. Nobody computes with the lock held,
-// and a rank that computes meanwhile is not needed. Sends and receives meet in a queue for each ordered pair of ranks.
+// The n-th collective calls of the members meet in one Operation. The last thread to arrive cuts it into
+// pieces, which this thread and all threads that wait in the group carry out; each piece sums in the order
+// of ranks, so it does not matter which thread computes it. No thread computes while it holds the lock, and
+// a rank that is busy computing is not needed. Sends and receives meet in a queue for each ordered pair of
+// ranks.
 #pragma once
 
 #include <chrono>
@@ -27,37 +30,38 @@ using Deadline = std::chrono::steady_clock::time_point;
 Deadline deadline_after(Timeout timeout);  // from now; Deadline::max() for kNoTimeout
 
 struct Failure {
-  ErrorFields fields;    // without `where`, which is the rank's and the call's that it is thrown from
-  bool aborted = false;  // because a rank gave up: thrown as Aborted
+  ErrorFields fields;    // without `where`, which is filled in with the rank and call that throw it
+  bool aborted = false;  // a rank gave up: thrown as Aborted
 };
 
 struct World {
   explicit World(int64_t size) : wake(static_cast<size_t>(size)) {}
-  std::mutex mutex;                           // of all groups of this world
-  std::vector<std::condition_variable> wake;  // a rank's: something that it may be waiting for has changed
-  std::optional<Failure> failure;             // the first one; for good
+  std::mutex mutex;                           // protects all groups of this world
+  // For each rank: something that it may be waiting for has changed.
+  std::vector<std::condition_variable> wake;
+  std::optional<Failure> failure;             // the first failure; permanent
 };
 
 class Rendezvous;
 struct Member {
   std::shared_ptr<Rendezvous> group;
-  int64_t rank = 0;  // in it
+  int64_t rank = 0;  // the rank in the group
 };
 
 // One collective call of all members, or one member's exchange.
 struct Operation {
-  std::vector<int64_t> members;  // who waits for it, as ranks of the group
-  std::vector<Call> calls;       // by rank, of those that have arrived; of an exchange, its own
+  std::vector<int64_t> members;  // the members that wait for it, as ranks of the group
+  std::vector<Call> calls;       // by rank, for those that have arrived; for an exchange, its own call
   std::vector<bool> arrived;
   int64_t missing = 0;                    // ranks that have not arrived; transfers that have no partner
   int64_t unfinished = 0;                 // pieces that are being carried out, or wait for it
   int64_t ended_ns = 0;                   // when it was done; 0: it is not
-  std::vector<std::vector<Member>> made;  // by a split: for each kind the group of each rank
+  std::vector<std::vector<Member>> made;  // made by a split: for each kind the group of each rank
   bool done() const { return missing == 0 && unfinished == 0; }
-  void close();  // of one that is done: lets go of the tensors
+  void close();  // call it when the operation is done: releases the tensors
 };
 
-// What a Work must know of its call.
+// The information that a Work needs about its call.
 struct Ticket {
   std::shared_ptr<Operation> operation;
   int64_t rank = 0;
@@ -70,7 +74,8 @@ struct Ticket {
 
 class Rendezvous {
  public:
-  // `world_ranks`: of the members, in their order here. `timeout`: of calls that have none of their own.
+  // `world_ranks`: the world ranks of the members, in the order of the group. `timeout`: for calls that
+  // have none of their own.
   Rendezvous(std::shared_ptr<World> world, std::string name, std::vector<int64_t> world_ranks, Timeout timeout);
 
   Ticket start(int64_t rank, Call call);
@@ -90,15 +95,15 @@ class Rendezvous {
     std::shared_ptr<Operation> operation;
     std::string call;  // "exchange 'forward' (exchange 5)"
   };
-  struct Channel {  // from one rank to another; one of the two is empty
+  struct Channel {  // from one rank to another; one of the two queues is empty
     std::deque<Waiting> sends, receives;
   };
   struct Ready {
     Piece piece;
-    std::vector<std::shared_ptr<Operation>> operations;  // that have it unfinished
+    std::vector<std::shared_ptr<Operation>> operations;  // the operations that wait for this piece
   };
 
-  // All with the lock held; carry_out_one lets go of it while it computes.
+  // These functions are called with the lock held; carry_out_one releases it while it computes.
   std::shared_ptr<Operation> arrive(int64_t rank, Call call);
   std::shared_ptr<Operation> post(int64_t rank, Call call);
   void match(int64_t rank, const Transfer& transfer, Waiting mine);
@@ -122,7 +127,8 @@ class Rendezvous {
   std::vector<int64_t> started_;                             // by rank: how many collective calls
   std::vector<std::string> last_;                            // by rank: the last of them
   std::vector<bool> left_;                                   // by rank
-  std::deque<std::shared_ptr<Operation>> gathering_;         // the collective calls that miss ranks, in order
+  // The collective calls that still miss ranks, in order.
+  std::deque<std::shared_ptr<Operation>> gathering_;
   int64_t first_gathering_ = 0;                              // sequence number of the first of them
   std::map<std::pair<int64_t, int64_t>, Channel> channels_;  // by (sender, receiver)
   std::deque<Ready> ready_;

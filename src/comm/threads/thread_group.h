@@ -1,10 +1,12 @@
-// ThreadGroup: a communicator whose ranks are threads of this process. For tests, proofs, and many virtual ranks on one machine.
+// ThreadGroup: a communicator whose ranks are threads of this process. It serves tests, proofs, and many
+// virtual ranks on one machine.
 //
-// Tensors are on the CPU and never copied but to where they go: ranks read and write each other's. A call goes on by itself once all ranks
-// have started it: the last one, and those that wait, do the work, so no further thread is needed and none spins. Sums are taken in the order of ranks
-// whoever comes first. Priorities have no effect: nothing waits for anything but ranks.
+// Tensors are on the CPU and are copied only to their destination: ranks read and write each other's
+// tensors. A call proceeds by itself once all ranks have started it: the last one, and those that wait, do
+// the work, so no further thread is needed and none spins. Sums are taken in the order of ranks, whichever
+// rank comes first. Priorities have no effect, because calls wait for nothing but ranks.
 //
-// Timeouts are noticed by those who wait() for a call or ask whether it is done().
+// Timeouts are detected by ranks that wait() for a call or ask whether it is done().
 #pragma once
 
 #include <memory>
@@ -19,12 +21,14 @@ class Rendezvous;
 
 struct ThreadGroupOptions {
   std::string name = "world";
-  Timeout timeout = std::chrono::minutes(10);  // of calls that have none of their own, here and in groups that are split off
+  // For calls that have none of their own, here and in groups that are split off.
+  Timeout timeout = std::chrono::minutes(10);
 };
 
 class ThreadGroup final : public Communicator {
  public:
-  // One communicator a rank, in their order, each to be used by its rank's thread. run_ranks makes the threads too.
+  // Makes one communicator for each rank, in their order; each must be used by its rank's thread. run_ranks
+  // creates the threads too.
   static std::vector<std::unique_ptr<Communicator>> make(int64_t size, const ThreadGroupOptions& options = {});
 
   ThreadGroup(std::shared_ptr<Rendezvous> group, int64_t rank);

@@ -1,10 +1,13 @@
-// CallLog: what a rank called, and how far each call came; Traced writes it. Uses of one list:
+// CallLog: records the calls of a rank, and how far each has come. Traced writes it. The same list has
+// several uses:
 //
 //   a trace            all calls: bytes, counts, and spans for a picture of time
-//   spans              of a step that is recorded, as they end (observe/trace/spans.h)
-//   a flight recorder  the last `capacity` of them, written as JSON when a call fails: which rank never came, and to what (disagreement.h)
+//   spans              of a step that is recorded, as the calls end (observe/trace/spans.h)
+//   a flight recorder  the last `capacity` calls, written as JSON when a call fails: which rank never came,
+//                      and to which call (disagreement.h)
 //
-// With a board (observe/board/rank_board.h) all of it stands there too, for another process. All functions from any thread.
+// With a board (observe/board/rank_board.h) the same records are shown on it, where another process can
+// read them. All functions may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -37,21 +40,24 @@ class CallLog {
  public:
   static constexpr size_t kAll = 0;
   explicit CallLog(int64_t rank, size_t capacity = kAll) : rank_(rank), capacity_(capacity) {}
-  // The first call that fails writes the log there: a folder that exists, "<folder>/calls-<rank>.json".
+  // The first call that fails writes the log to "<folder>/calls-<rank>.json"; the folder must exist.
   void write_on_failure(std::string folder);
-  void show_in(std::shared_ptr<observe::SpanRecorder> spans);  // calls that end while it records
-  void show_on(observe::BoardWriter& board);                   // from now on, and the groups so far; it outlives this log
+  // Shows the calls that end while the recorder records.
+  void show_in(std::shared_ptr<observe::SpanRecorder> spans);
+  // Shows all calls from now on, and the groups so far; the board must outlive this log.
+  void show_on(observe::BoardWriter& board);
 
-  // Of Traced.
+  // These functions are called by Traced.
   size_t add_group(const GroupPlace& place);
-  int64_t entered(size_t group, const Call& call, const Communicator& of);  // → its number
+  int64_t entered(size_t group, const Call& call, const Communicator& of);  // returns its number
   void started(int64_t number);
   void awaited(int64_t number);
-  // error: empty: well. end_ns: 0: now
+  // error: empty if the call succeeded. end_ns: 0 for now.
   void ended(int64_t number, const std::string& error, int64_t end_ns = 0);
 
   RankRecords records() const;
-  // By kind of group ("tp") and of call; since the beginning, whatever was dropped.
+  // Totals by kind of group ("tp") and of call, since the beginning; they include calls whose records were
+  // dropped.
   std::map<std::pair<std::string, CallKind>, CallTotals> totals() const;
   Traffic traffic() const;  // of all calls
 
@@ -70,7 +76,8 @@ class CallLog {
   std::string folder_;
   std::shared_ptr<observe::SpanRecorder> spans_;
   observe::BoardWriter* board_ = nullptr;
-  // By group, peer and direction: messages so far. They tell which of one rank belongs to which of another.
+  // Messages so far, by group, peer and direction. The counts tell which message of one rank belongs to
+  // which of another.
   std::map<std::tuple<size_t, int64_t, Direction>, int64_t> messages_;
   bool written_ = false;
 };

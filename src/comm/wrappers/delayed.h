@@ -1,9 +1,11 @@
-// Delayed: every call takes the time that a slower network would need: Link. For measuring what overlaps with what on one machine; the results are
-// those of the communicator it goes around. A call's bytes are the larger of what the rank sends and receives (Traffic): links work both
-// ways at once. Splitting takes no time, nor do calls of a group of one rank that was split off.
+// Delayed: makes every call take the time that a slower network (Link) would need, to measure on one
+// machine what overlaps with what. The results are those of the communicator that it wraps. The bytes of a
+// call are the larger of what the rank sends and what it receives (Traffic), because links work in both
+// directions at once. Splitting takes no time, nor do calls of a group of one rank that was split off.
 //
-//   const auto link = std::make_shared<comm::Link>(comm::LinkOptions{.latency_s = 1e-3, .bytes_per_second = 1e9});  // one a rank
-//   comm::Delayed slow(comm::borrowed(world), link);
+//   const auto link = std::make_shared<comm::Link>(
+//       comm::LinkOptions{.latency_s = 1e-3, .bytes_per_second = 1e9});
+//   comm::Delayed slow(comm::borrowed(world), link);   // one link for each rank
 #pragma once
 
 #include "comm/wrappers/link.h"
@@ -22,7 +24,7 @@ class Delayed final : public Wrapper {
   std::unique_ptr<Communicator> around(std::shared_ptr<Communicator> group, std::shared_ptr<const GroupPlace> place) const override;
 
   std::shared_ptr<Link> link_;
-  bool alone_ = false;  // a group that was split off, of this rank: nothing leaves it
+  bool alone_ = false;  // a group that was split off and has only this rank: nothing is sent
 };
 
 }  // namespace longhaul::comm

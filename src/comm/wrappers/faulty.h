@@ -1,7 +1,8 @@
-// Faulty: what goes wrong in the field, planned, for tests of what notices it: at the n-th call of a group, splits included, this rank throws,
-// is away for some time, hangs, or gets results with one bit wrong.
+// Faulty: injects planned faults, to test the code that detects them. At the n-th call of a group, splits
+// included, this rank throws, is away for some time, hangs, or gets results with one wrong bit.
 //
-//   comm::Faulty world(comm::borrowed(back_end), {{.group = "world/dp 0", .call = 3, .kind = comm::Fault::Kind::kAway, .away = 2s}});
+//   comm::Faulty world(comm::borrowed(back_end), {{.group = "world/dp 0", .call = 3,
+//                                                  .kind = comm::Fault::Kind::kAway, .away = 2s}});
 #pragma once
 
 #include <memory>
@@ -14,9 +15,9 @@ namespace longhaul::comm {
 struct Fault {
   enum class Kind {
     kThrow,    // an Error of its own (kCommunication), instead of the call
-    kAway,     // comes to the call so much later, like a process that was stopped: others may have run out of time
+    kAway,     // comes to the call later by this time, like a stopped process: others may have timed out
     kHang,     // never comes to the call; throws when abort() of this Faulty, or of one that it comes from, is called
-    kCorrupt,  // one bit of what the call gives this rank is flipped when it was waited for
+    kCorrupt,  // one bit of the call's result on this rank is flipped after the wait
   };
   std::string group;  // GroupPlace::path
   int64_t call = 0;   // number among the group's collective calls
@@ -33,7 +34,7 @@ class Faulty final : public Wrapper {
   void abort(const std::string& reason) override;
 
  private:
-  struct Patience;  // of all groups of this rank: until when it hangs
+  struct Patience;  // shared by all groups of this rank: how long it hangs
   Faulty(std::shared_ptr<Communicator> inner, std::shared_ptr<const GroupPlace> place, std::vector<Fault> faults,
          std::shared_ptr<Patience> patience)
       : Wrapper(std::move(inner), std::move(place)), faults_(std::move(faults)), patience_(std::move(patience)) {}

@@ -1,6 +1,8 @@
-// Traffic: the bytes of tensors that a call moves between this rank and others, for tables, limits of bandwidth and proofs. Counted for the
-// plain way: who has rows sends them to each rank that wants them; a sum is each rank's share of it added up, then given to all, so 2 (n-1)/n of the
-// bytes. What a back end says beside tensors (notices, retries) and messages to oneself are not counted.
+// Traffic: the bytes of tensors that a call moves between this rank and others, for tables, bandwidth
+// limits and proofs. They are counted for the simple algorithm: a rank that has rows sends them to each
+// rank that needs them; in a sum each rank adds up its share and sends it to all, so 2 (n-1)/n of the bytes
+// move. What a back end sends in addition to tensors (notices, retries), and messages of a rank to itself,
+// are not counted.
 #pragma once
 
 #include "comm/call.h"

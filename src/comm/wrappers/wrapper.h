@@ -1,10 +1,12 @@
-// Wrapper: what goes around a communicator of any kind: Traced, Delayed, Faulty. A wrapper sees calls as they are, checked and numbered; the
-// groups that are split off are wrapped like the one they come from. Wrappers go around wrappers, in any order:
+// Wrapper: the base of classes that wrap a communicator of any kind: Traced, Delayed, Faulty. A wrapper
+// sees calls after they are checked and numbered; groups that are split off are wrapped like the group they
+// come from. Wrappers can be nested, in any order:
 //
 //   comm::Traced world(comm::borrowed(back_end), log);
-//   comm::Delayed slow(comm::borrowed(world), link);       // a trace of what leaves the delay, not of what enters it
+//   comm::Delayed slow(comm::borrowed(world), link);       // a trace of what leaves the delay, not of what
+//                                                          enters it
 //
-// Priorities, timeouts and errors are those of what is wrapped. Threads as Communicator says.
+// Priorities, timeouts and errors are those of the wrapped communicator. Threads as Communicator says.
 #pragma once
 
 #include <memory>
@@ -15,7 +17,7 @@
 
 namespace longhaul::comm {
 
-// A communicator whose owner lives longer than the wrapper.
+// A pointer to a communicator whose owner lives longer than the wrapper.
 inline std::shared_ptr<Communicator> borrowed(Communicator& communicator) { return {std::shared_ptr<void>(), &communicator}; }
 
 using observe::GroupPlace;

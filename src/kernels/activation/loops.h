@@ -1,4 +1,5 @@
-// The row loops behind the activations: raw pointers and sizes, one thread, rows [begin, end). Elements are stored as `storage` says.
+// The row loops of the activations: raw pointers and sizes, one thread, rows [begin, end). Elements are
+// stored as `storage` says.
 #pragma once
 
 #include <array>

@@ -1,10 +1,13 @@
-// One optimizer step on a GPU over many tensors: gradient norm, clip factor and AdamW with the bf16 refresh, without the host waiting.
+// One optimizer step on a GPU over many tensors: gradient norm, clip factor and AdamW with the refresh of
+// bf16 working copies; the host does not wait.
 //
-//   w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²;  w ← w − step_size · m / (√v · correction + ε)
+//   w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²
+//   w ← w − step_size · m / (√v · correction + ε)
 //
-// as kernels/adamw/loops.h has it; g is the gradient times scale times the clip factor. Reads the gradient and zeroes it if wanted, updates m, v and
-// master, writes the working copy. Tensors are cut into pieces of kAdamwPiece elements, a block each; the norm adds pieces up in fp64 in
-// their order, so its bits do not depend on scheduling.
+// as in kernels/adamw/loops.h; g is the gradient times scale times the clip factor. The step reads the
+// gradient and zeroes it if wanted, updates m, v and master, and writes the working copy. Tensors are cut
+// into pieces of kAdamwPiece elements, one block each. The norm adds the pieces in fp64 in their order, so
+// its bits do not depend on scheduling.
 #pragma once
 
 #include <vector>

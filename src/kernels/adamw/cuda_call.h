@@ -1,4 +1,5 @@
-// The optimizer's step by CUDA kernels: the table of tensors is given by its pointers, which lie on the device of `beside`.
+// The optimizer step with CUDA kernels: the table of tensors is given as pointers, which lie on the device
+// of `beside`.
 #pragma once
 
 #include <vector>
@@ -11,7 +12,7 @@ namespace longhaul::kernels {
 struct AdamwCuda {
   // One step with gradients times `gradient_scale`. `numbers`: the scalars of the step; its tables are filled in here.
   void (*step)(const std::vector<cuda::AdamwTensor>& tensors, cuda::AdamwStep numbers, float gradient_scale, const Tensor& beside);
-  // Of the gradients of `tensors` alone: fp32 [1] on their device.
+  // The norm of the gradients of `tensors` alone: fp32 [1] on their device.
   Tensor (*gradient_norm)(const std::vector<cuda::AdamwTensor>& tensors, const Tensor& beside);
 };
 

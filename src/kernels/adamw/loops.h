@@ -1,13 +1,14 @@
-// The loops over elements behind AdamW and the gradient norm: raw pointers, one thread, no tensors. Each is compiled for several
-// instruction sets (vector/targets.h). All give the same bits: only exact IEEE operations, no
-// contracted multiply-adds, a fixed order of sums. Pointers of one call must not overlap; any alignment will do.
+// The loops over elements behind AdamW and the gradient norm: raw pointers, one thread, no tensors. Each is
+// compiled for several instruction sets (vector/targets.h), and all give the same bits, because they use
+// only exact IEEE operations, no contracted multiply-adds, and a fixed order of sums. Pointers of one call
+// must not overlap; any alignment is allowed.
 #pragma once
 
 #include <cstdint>
 
 namespace longhaul::kernels {
 
-// What one step of AdamW needs beside its arrays, worked out once a step in fp64.
+// The scalars of one step of AdamW, in addition to its arrays; computed once per step in fp64.
 struct AdamwScalars {
   double gradient_scale = 1;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;

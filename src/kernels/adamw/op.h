@@ -1,8 +1,8 @@
 // One step of AdamW (arXiv 1711.05101; docs/sources/optimizers.md §4) on runs of elements:
 //   w ← w (1 − lr λ);  m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²
 //   w ← w − lr/(1 − β1^t) · m / (sqrt(v)/sqrt(1 − β2^t) + ε)
-// reference (fp64 inside), cpu (loops.h: one pass over memory), aten (any device) and cuda (cuda.h). What a run is and how threads share
-// them is the optimizer's (optim/optimizers/adamw.h).
+// Implementations: reference (fp64 inside), cpu (loops.h: one pass over memory), aten (any device) and cuda
+// (cuda.h). The optimizer decides what a run is and how threads share the runs (optim/optimizers/adamw.h).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ extern template void adamw_reference(std::span<float>, std::span<float>, std::sp
 extern template void adamw_reference(std::span<double>, std::span<double>, std::span<double>, std::span<const double>,
                                      const AdamwReferenceStep&);
 
-// LibTorch's operators. Flat tensors of one length; `value`: the working copy, or the master itself. The gradient is read only.
+// With LibTorch's operators. Flat tensors of the same length; `value`: the working copy, or the master
+// itself. The gradient is only read.
 void adamw_aten(const Tensor& master, const Tensor& m, const Tensor& v, const Tensor& gradient, const Tensor& value,
                 const AdamwScalars& scalars);
 

@@ -28,14 +28,16 @@ struct KeyRows {
   int64_t k_stride, v_stride;
 };
 
-// Where rows of a result go: written in the dtype of the inputs, or in fp32, which gradients are added to.
+// The destination of a result's rows: they are written in the dtype of the inputs, or gradients are added
+// to fp32.
 template <class Element>
 struct ResultRows {
   RowView<Element> narrow;
   RowView<float> wide = {};  // used where it has data
 };
 
-// Where keys and values lie: in one tensor each, or in pages of a cache (see paged.h), one list of pages a document.
+// The location of keys and values: one tensor each, or pages of a cache (see paged.h), one list of pages
+// for each document.
 template <class Element>
 struct KeySource {
   struct Pages {
@@ -65,7 +67,8 @@ struct AttentionSizes {
   Visibility visible;
   int64_t heads, key_heads, channels, values;
   double scale;  // > 0
-  // What the backward pass may hold of dQ in fp32, in bytes; of one document and kv head it must hold all. The result does not depend on it.
+  // The bytes of dQ in fp32 that the backward pass may hold; it must hold all of one document and kv head.
+  // The result does not depend on this number.
   int64_t most_shared = int64_t{256} << 20;
   int64_t group() const { return heads / key_heads; }
 };

@@ -1,4 +1,5 @@
-// What the forward and the backward pass on the CPU share: products and vector code by element type, and the work list.
+// Code that the forward and the backward pass on the CPU share: products and vector code by element type,
+// and the work list.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// attention by CUDA kernels on tensors, forward and backward, outside autograd; and one new token a sequence over paged
-// caches.
+// attention with CUDA kernels on tensors, forward and backward, outside autograd; and attention of one new
+// token for each sequence over paged caches.
 #pragma once
 
 #include "kernels/attention/problem.h"

@@ -1,4 +1,5 @@
-// What the forward and backward kernels of attention share: where operands lie, what a launch is told, the mask.
+// Code that the forward and backward kernels of attention share: where operands lie, the arguments of a
+// launch, the mask.
 #pragma once
 
 #include "kernels/attention/cuda.h"

@@ -1,9 +1,9 @@
-// PagePool: memory for keys and values in pages of kTokens tokens, which sequences take, share and give back (PagedAttention, arXiv
-// 2309.06180). A page counts its users; the last one that gives it back frees it, and the next who takes one gets it: a pool is as large as
-// the most that was ever in use at once.
+// PagePool: memory for keys and values in pages of kTokens tokens, which sequences take, share and give
+// back (PagedAttention, arXiv 2309.06180). A page counts its users; when the last one gives it back it is
+// free, and is reused by the next taker. So the pool is as large as the most that was ever in use at once.
 //
-// A page holds all kv heads as [heads, tokens, channels], so that the keys of one head lie together. Fresh and freed pages hold anything.
-// Not thread-safe.
+// A page holds all kv heads as [heads, tokens, channels], so that the keys of one head are contiguous. The
+// contents of new and freed pages are undefined. Not thread-safe.
 #pragma once
 
 #include <vector>

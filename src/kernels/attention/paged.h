@@ -1,8 +1,11 @@
-// Attention over a cache of keys and values that grows by page (decoding): appending copies the new tokens only, never what is there.
+// Attention over a cache of keys and values that grows by pages (decoding): appending copies only the new
+// tokens, never earlier ones.
 //
-// The cache holds many sequences: each has a table of pages of one pool. A copy of a sequence shares its pages; whoever then writes into a
-// page that others use too, which can only be the last and unfinished one, gets a copy of it first. The newest tokens' queries see all
-// earlier keys and their own, as in `attention` with key documents. Pages that a window has left are given back. No gradient. Not thread-safe.
+// The cache holds many sequences; each has a table of pages of one pool. A copy of a sequence shares its
+// pages. Before a sequence writes into a page that others use too (this can only be the last, unfinished
+// one), it gets a copy of that page. The queries of the newest tokens see all earlier keys and their own,
+// as in `attention` with key documents. Pages that a window has passed are given back. No gradient. Not
+// thread-safe.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
-// The implementations of attention, and what they receive: checked arguments, in which every row of queries and of keys is in a document.
-// A backward pass writes gradients in the dtype of the inputs, or adds to sums in fp32 (fp64): `add`.
+// The implementations of attention and their arguments: checked, with every row of queries and of keys in a
+// document. A backward pass writes gradients in the dtype of the inputs, or with `add` adds to sums in fp32
+// (fp64).
 #pragma once
 
 #include <span>

@@ -1,12 +1,16 @@
-// The raw level of attention: dispatched as op.h's, no autograd, everything an argument. Autograd (op.cpp), context parallelism and whoever
-// holds keys in parts are callers:
+// The raw level of attention: dispatched like op.h's, without autograd, with everything an argument. Its
+// callers are autograd (op.cpp), context parallelism, and any code that holds keys in parts:
 //
-//   forward    each part of the keys gives (o, log-sum-exp); merge_attention joins two such results into that of the keys together
-//   backward   each (range of queries, range of keys) adds its share to dq, dk and dv, given the log-sum-exp and delta of all keys
+//   forward    each part of the keys gives (o, log-sum-exp); merge_attention combines two such results into
+//              that of both parts
+//   backward   each (range of queries, range of keys) adds its share to dq, dk and dv, given the
+//              log-sum-exp and delta of all keys
 //
-//   o = Σ_j p_j v_j,  p_j = exp(scale q·k_j − ℓ),  ℓ = log Σ_j exp(scale q·k_j),  δ = do·o − dℓ,  ds_j = p_j (do·v_j − δ)
+//   o = Σ_j p_j v_j,  p_j = exp(scale q·k_j − ℓ),  ℓ = log Σ_j exp(scale q·k_j)
+//   δ = do·o − dℓ,  ds_j = p_j (do·v_j − δ)
 //
-// Visibility::pair gives what one range of queries sees of one range of keys. Source: docs/sources/long-context-parallelism.md A6.
+// Visibility::pair says which keys of a range the queries of a range see. Source:
+// docs/sources/long-context-parallelism.md A6.
 #pragma once
 
 #include "kernels/attention/op.h"

@@ -1,10 +1,12 @@
-// The parts of attention that are no matrix products, as vector code: online softmax of a tile of scores, its gradient, and the way out
-// of fp32. One set of functions per instruction set; attention_vectors() gives the set that goes with block_kernels().
+// The parts of attention that are not matrix products, as vector code: online softmax of a tile of scores,
+// its gradient, and the conversion from fp32. There is one set of functions for each instruction set;
+// attention_vectors() returns the set that matches block_kernels().
 //
-// A tile holds scores with keys as rows and queries as columns (lanes): a column's maximum and sum stay in registers, nothing is
-// added across lanes, and rows 2i and 2i + 1 interleave into the panels that block.h multiplies. Key row r is visible to the query of
-// column c where first + r ≤ c < last + r. Results of a column do not depend on how many columns a tile has.
-// Sources: FlashAttention-2, arXiv 2307.08691, algorithms 1 and 2; docs/sources/megascale.md §12.
+// A tile holds scores with keys as rows and queries as columns (lanes): a column's maximum and sum stay in
+// registers, nothing is added across lanes, and rows 2i and 2i + 1 interleave into the panels that block.h
+// multiplies. Key row r is visible to the query of column c if first + r ≤ c < last + r. Results of a
+// column do not depend on how many columns a tile has. Sources: FlashAttention-2, arXiv 2307.08691,
+// algorithms 1 and 2; docs/sources/megascale.md §12.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,14 @@
-// Which keys a query of attention sees, as integers: causal attention, a window, a prefix that all may read, bidirectional and cross
-// attention, and every pair of a range of queries and a range of keys of one of these, are one rule.
+// Visibility: the keys that a query of attention sees, as integers. One rule covers causal attention, a
+// window, a prefix that all may read, bidirectional and cross attention, and every pair of a range of
+// queries and a range of keys of one of these.
 //
-// Query i of a document stands at position p = i + shift among the document's keys. It sees key j if j < prefix, or if
+// Query i of a document is at position p = i + shift among the document's keys. It sees key j if j <
+// prefix, or if
 //
 //   causal       p − window < j ≤ p
 //   not causal   p − window < j < p + window          window 0: no limit on either side
 //
-// Rows of no document see nothing and are seen by nobody. Plain values: any thread.
+// Rows of no document see no key and are seen by no query. Plain values: any thread.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +42,8 @@ struct Visibility {
   // where it is not empty: {0, 0}.
   TokenRange seeing(const AttentionDocument& document, TokenRange keys) const;
 
-  // What queries [queries.first, queries.last) see of keys [keys.first, keys.last), rows counted from the beginnings of the two ranges.
+  // The keys of [keys.first, keys.last) that queries [queries.first, queries.last) see; rows are counted
+  // from the beginnings of the two ranges.
   Visibility pair(TokenRange queries, TokenRange keys) const;
   // With documents of queries without keys, and of keys without queries, for the rows that are in none: every row is in one.
   Visibility covering(int64_t queries, int64_t keys) const;

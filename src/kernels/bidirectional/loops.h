@@ -1,5 +1,5 @@
-// The loops behind segment_softmax: channels [first, last) of one document's tokens [begin, end); raw pointers, one thread. All rows but those of x
-// are contiguous.
+// The loops of segment_softmax: channels [first, last) of one document's tokens [begin, end); raw pointers,
+// one thread. All rows except those of x are contiguous.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
-// The products of block.h with a B in eight bits (matmul/int8_weight.h), widened in registers while it is read from memory: decoding is bound by how fast
-// B comes. Sums are those of the set's product with B as bf16 or fp32, to the bit. B's panels are [packed_k(k)][16], zeros beyond the edges, for either type
-// of A. For few rows they take half the time of bf16 and a third of fp32 where B is in memory, for hundreds as much (bench/results/decode.md).
+// The products of block.h with an eight-bit B (matmul/int8_weight.h), which is widened in registers while
+// it is read from memory, because the speed of decoding is limited by reading B. Sums are, to the bit,
+// those of the set's product with B as bf16 or fp32. B's panels are [packed_k(k)][16], zeros beyond the
+// edges, for either type of A. For few rows the products take half the time of bf16 and a third of that of
+// fp32 if B is in memory; for hundreds of rows they take the same time (bench/results/decode.md).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// How operators reach their CUDA kernels, which a program holds or not: CMake links them where LibTorch has CUDA and LONGHAUL_CUDA is ON,
-// and their emulation into the tests. <op>/cuda_call.h declares a struct of functions on tensors; <op>/cuda_call.cpp, the glue from
-// tensors to the raw pointers of <op>/cuda.h, fills one in and registers it while the program starts:
+// How operators find their CUDA kernels, which a program may or may not contain: CMake links them if
+// LibTorch has CUDA and LONGHAUL_CUDA is ON, and links their emulation into the tests. <op>/cuda_call.h
+// declares a struct of functions on tensors; <op>/cuda_call.cpp, which converts tensors to the raw pointers
+// of <op>/cuda.h, fills in such a struct and registers it while the program starts:
 //
 //   const CudaCalls<NormCuda> registered({.forward = forward, .backward = backward});
 //

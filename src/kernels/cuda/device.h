@@ -1,9 +1,11 @@
-// What a CUDA source of ours is written in, for .cu files alone. Compiled by nvcc it is CUDA. Compiled by a host compiler it is what a header
-// <cuda_emulation.h> on its include path makes of it: that of the tests (tests/support/cuda_emulation), where each CUDA thread is a fibre,
-// warp-wide instructions meet in the fragment layouts of fragments.h, and shared memory is poisoned, so every kernel runs, and is checked,
-// where there is no GPU. Such a run says nothing about speed.
+// The language of our CUDA sources, for .cu files only. Compiled by nvcc it is CUDA. Compiled by a host
+// compiler it is defined by a header <cuda_emulation.h> on the include path: that of the tests
+// (tests/support/cuda_emulation), where each CUDA thread is a fibre, warp-wide instructions use the
+// fragment layouts of fragments.h, and shared memory is poisoned. So every kernel runs, and is checked,
+// without a GPU. Such a run says nothing about speed.
 //
-// Errors of a launch are std::runtime_error naming the kernel. Kernels take raw pointers, sizes and a stream; nothing here waits.
+// Errors of a launch are std::runtime_error with the name of the kernel. Kernels take raw pointers, sizes
+// and a stream; nothing here waits.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,5 @@
-// Numbers as the CUDA kernels have them, for the host and the device: bf16 as bits, conversions, exponentials; and what a launch is told.
+// Numbers as the CUDA kernels use them, for the host and the device: bf16 as bits, conversions,
+// exponentials; and the arguments of a launch.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// How sums over rows are cut so that they do not depend on how blocks are scheduled. For the host and the device.
+// How sums over rows are divided so that they do not depend on how blocks are scheduled. For the host and
+// the device.
 #pragma once
 
 #include "kernels/cuda/fragments.h"

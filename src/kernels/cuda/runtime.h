@@ -1,5 +1,5 @@
-// The little that gpu-check needs of a GPU: memory, copies, waiting, time. runtime.cu is CUDA; the tests' emulation does
-// the same on the host. Errors are std::runtime_error with CUDA's words.
+// The few GPU functions that gpu-check needs: memory, copies, waiting, time. runtime.cu is CUDA; the tests'
+// emulation does the same on the host. Errors are std::runtime_error with CUDA's message.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// What the glue between tensors and CUDA kernels (<op>/cuda_call.cpp) is written with. A call begins with OnDevice, which makes the
-// tensors' device the current one; kernels and copies then run on its current stream, and nothing waits.
+// Helpers for the code that connects tensors with CUDA kernels (<op>/cuda_call.cpp). A call begins with
+// OnDevice, which makes the tensors' device the current one; kernels and copies then run on its current
+// stream, and nothing waits.
 #pragma once
 
 #include <cstring>

@@ -1,7 +1,9 @@
-// Our own CPU form of delta_rule: bf16 or fp32 inputs, every kind of decay. Chunks of 64 tokens (chunked.h has the equations), documents and heads
-// side by side; everything between reading and writing rows is fp32, products included, because a system's solution has the rounding of its
-// operands times its condition. The same bits for any number of threads and whatever is packed beside a document. For the backward pass one
-// state of every 512 tokens is kept; the rest is made again.
+// Our own CPU form of delta_rule: bf16 or fp32 inputs, every kind of decay. It works in chunks of 64 tokens
+// (chunked.h has the equations), with documents and heads in parallel. Everything between reading and
+// writing rows is fp32, products included, because the error of a system's solution is the rounding of its
+// operands times its condition number. The bits are the same for any number of threads and for any other
+// documents in the packing. For the backward pass one state of every 512 tokens is kept; the rest is
+// recomputed.
 #pragma once
 
 #include "kernels/delta_rule/problem.h"

@@ -1,6 +1,7 @@
-// One thread's part of the CPU delta rule: the products and loops of one chunk of one head, as chunked.h writes them down, except that the system
-// is (1 + a diag(β)) r = V − K' S, whose solution r is what β is multiplied with: U = β r, so that a β of 0 has its gradient. Queries are scaled
-// where they are read. Not shared between threads; all scratch is the thread's (kernels/scratch.h).
+// One thread's part of the CPU delta rule: the products and loops of one chunk of one head, as in
+// chunked.h, except that the system is (1 + a diag(β)) r = V − K' S. Its solution r is multiplied with β: U
+// = β r, so that the gradient of β is right even for β = 0. Queries are scaled when they are read. Not
+// shared between threads; all scratch memory is the thread's (kernels/scratch.h).
 #pragma once
 
 #include <span>
@@ -21,7 +22,7 @@ struct DeltaRows {
   char* at(int64_t t, int64_t h) const { return data + t * token + h * head; }
 };
 
-// What all threads share.
+// The data that all threads share.
 struct DeltaJob {
   DeltaRows q, k, v, d_o, o, dq, dk, dv;
   HeadView<const float> beta, decay;  // decay: null where there is none

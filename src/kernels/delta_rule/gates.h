@@ -1,10 +1,12 @@
-// What the delta rules make of logits before they use them, in fp32 (fp64 for fp64 logits): the share of a write, and the decay with its step as
-// Mamba-2 has it (arXiv 2405.21060; Gated DeltaNet 2412.06464, per head; Kimi Delta Attention 2510.26692, per head and key channel):
+// Computes the gates of the delta rules from logits, in fp32 (fp64 for fp64 logits): the write strength β,
+// and the decay with its step size as in Mamba-2 (arXiv 2405.21060; Gated DeltaNet 2412.06464, per head;
+// Kimi Delta Attention 2510.26692, per head and key channel):
 //
 //   β = most · σ(w)        log λ = −e^{rate_h} · softplus(f + bias)
 //
-// and the length of keys and queries: x · factor / sqrt(Σ x² + eps) over the channels of a head. Under autograd in LibTorch's operators; while
-// decoding on the CPU, without gradients, in loops in which an element does not depend on where it stands among others.
+// It also normalises keys and queries: x · factor / sqrt(Σ x² + eps) over the channels of a head. In
+// training under autograd with LibTorch's operators; in decoding on the CPU, without gradients, in loops in
+// which an element does not depend on its position among others.
 #pragma once
 
 #include "tensor/tensor.h"

@@ -1,6 +1,7 @@
-// The loops around the matrix products of the CPU delta rule that the linear recurrence has not (linear_recurrence/cpu_loops.h): triangles and
-// triangular systems of one chunk. fp32, one thread, raw pointers; squares are [rows × rows] with stride ld. Compiled for several instruction
-// sets; delta_loops() gives the one that goes with the products' set.
+// The loops around the matrix products of the CPU delta rule that the linear recurrence does not have
+// (linear_recurrence/cpu_loops.h): triangles and triangular systems of one chunk. fp32, one thread, raw
+// pointers; squares are [rows × rows] with stride ld. Compiled for several instruction sets; delta_loops()
+// returns the one that matches the products' set.
 #pragma once
 
 #include <cstdint>

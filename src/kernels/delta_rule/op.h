@@ -1,17 +1,20 @@
-// delta_rule: the linear recurrence that corrects what it has stored under a key before it writes (DeltaNet, arXiv 2102.11174, 2406.06484):
+// delta_rule: the linear recurrence that corrects what it has stored under a key before it writes
+// (DeltaNet, arXiv 2102.11174, 2406.06484):
 //
 //   S' = λ_t ⊙ S_{t-1},    u_t = β_t (v_t − k_t S'),    S_t = S' + k_tᵀ u_t,    o_t = scale · q_t S_t
 //
-// per head, S [Dk, Dv], λ = exp(log_decay) none / per token and head (Gated DeltaNet, 2412.06464) / per token, head and key channel (Kimi
-// Delta Attention, 2510.26692); S restarts at each document. With keys of length 1 and 0 ≤ β ≤ 2 the state cannot grow by itself; neither is
-// checked. The state is fp32 (fp64 for fp64 inputs) whatever the inputs are. Differentiable in q, k, v, beta, log_decay and initial_state.
-// Heads of v, with their β, decay and state, share a head of q and k in groups: H is a multiple of Hk.
+// per head, with S [Dk, Dv] and λ = exp(log_decay). log_decay is absent, or given for each token and head
+// (Gated DeltaNet, 2412.06464), or for each token, head and key channel (Kimi Delta Attention, 2510.26692).
+// S restarts at each document. With keys of length 1 and 0 ≤ β ≤ 2 the state cannot grow by itself; neither
+// condition is checked. The state is fp32 (fp64 for fp64 inputs), whatever the dtype of the inputs.
+// Differentiable in q, k, v, beta, log_decay and initial_state. Heads of v, with their β, decay and state,
+// share a head of q and k in groups: H is a multiple of Hk.
 //
-// Implementations, in the order they are asked:
+// Implementations, in the order in which they are tried:
 //   cpu         our own, bf16 and fp32 (cpu.h)
 //   meta        shapes only
 //   aten        chunks in LibTorch's operators (chunked.h), forward and backward; any device
-//   reference   plain loops, to compare with
+//   reference   plain loops, for comparison
 #pragma once
 
 #include "kernels/dispatch.h"
@@ -30,15 +33,17 @@ struct DeltaRuleInputs {
   double scale = 1;
 };
 
-// o [T, H, Dv] in the dtype of v, final states [N, H, Dk, Dv]. A log_decay above 1e-3 (0 but for rounding) is an error on the CPU; elsewhere
-// nobody looks.
+// Returns o [T, H, Dv] in the dtype of v, and final states [N, H, Dk, Dv]. A log_decay above 1e-3 (it
+// should be at most 0, except for rounding) is an error on the CPU; on other devices it is not checked.
 LinearRecurrenceResult delta_rule(const DeltaRuleInputs& in);
 
-// Decoding: from the states of some sequences on (in.initial_state_nhkv is undefined), whose places the final states take → o. A sequence's
-// result does not depend, to the bit, on those beside it. On the CPU short documents go token by token. No gradient.
+// Decoding: continues from the states of some sequences (in.initial_state_nhkv is undefined), which the
+// final states replace. Returns o. The result of a sequence does not depend, to the bit, on the other
+// sequences. On the CPU short documents are processed token by token. No gradient.
 Tensor delta_rule_continued(const DeltaRuleInputs& in, const RecurrenceStates& states);
 
-// The definition: loops in the dtype of the state, under the equation. Same contract; differentiable likewise.
+// The definition: loops in the dtype of the state that follow the equation. Same contract, and also
+// differentiable.
 LinearRecurrenceResult delta_rule_reference(const DeltaRuleInputs& in);
 
 }  // namespace longhaul::kernels

@@ -1,4 +1,5 @@
-// What every implementation of delta_rule receives: checked arguments in one struct; and the passes of each of them, outside autograd.
+// The arguments that every implementation of delta_rule gets, checked, in one struct; and the passes of
+// each implementation, outside autograd.
 #pragma once
 
 #include <vector>

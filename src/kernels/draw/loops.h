@@ -1,5 +1,6 @@
-// The loops behind drawing a token from a row of logits (generate/sampler.h): the largest logit, and the weights of the softmax with their sums. Raw
-// pointers, one thread, no tensors; compiled for several instruction sets.
+// The loops for drawing a token from a row of logits (generate/sampler.h): the largest logit, and the
+// weights of the softmax with their sums. Raw pointers, one thread, no tensors; compiled for several
+// instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@ namespace longhaul::kernels {
 inline constexpr int64_t kDrawBlock = 256;    // tokens whose weights are added up together
 inline constexpr int32_t kDrawPlaces = 1024;  // of draw_places
 
-// Of the logits; NaN where one of them is, −∞ of none.
+// The largest of the logits; NaN if one of them is NaN, −∞ if there are none.
 float largest_logit(const float* logits, int64_t count);
 
 // weights[i] = e^((logits[i] − largest) / temperature), which is 0 for −∞ and 1 for the largest; sums[b]: of the weights of block b, in fp64. The

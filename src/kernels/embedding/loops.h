@@ -1,5 +1,5 @@
-// The row loops behind embeddings: raw pointers and sizes, one thread. Tables, hidden states and their gradients are stored as `storage`
-// says; sinks are fp32 (fp64 for fp64).
+// The row loops of embeddings: raw pointers and sizes, one thread. Tables, hidden states and their
+// gradients are stored as `storage` says; sinks are fp32 (fp64 for fp64).
 #pragma once
 
 #include <cstdint>

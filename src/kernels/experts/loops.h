@@ -1,5 +1,6 @@
-// The row loops behind routing and moving tokens to experts: raw pointers and sizes, one thread. Hidden states are stored as `storage`
-// says; router weights, logits, probabilities and mixing weights are fp32 (fp64 for fp64).
+// The row loops for routing and for moving tokens to experts: raw pointers and sizes, one thread. Hidden
+// states are stored as `storage` says; router weights, logits, probabilities and mixing weights are fp32
+// (fp64 for fp64).
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,20 @@
-// Choosing experts, and moving tokens to them and back (docs/sources/minimax-01.md §2.5, §2.6).
+// Chooses experts, and moves tokens to them and back (docs/sources/minimax-01.md §2.5, §2.6).
 //
-//   route      logits = hidden routerᵀ in fp32, p = softmax(logits), the k largest of them (ties: the lower expert), renormalised to sum
-//              to one; with the statistics that the auxiliary losses need, of each sequence by itself. Gradients flow through p and the
-//              weights, not the selection. RouterOptions has other scores, a bias of the choice, weights as they are
-//   permute    every token is copied once for each expert it chose, sorted by expert (stable: tokens keep their order)
+//   route      logits = hidden routerᵀ in fp32, p = softmax(logits), the k largest of them (ties: the lower
+//              expert), renormalised to sum to one; with the statistics that the auxiliary losses need, for
+//              each sequence separately. Gradients flow through p and the weights, not through the
+//              selection. RouterOptions offers other scores, a bias of the choice, and weights that are not
+//              renormalised.
+//   permute    every token is copied once for each expert it chose, sorted by expert (stable: tokens keep
+//              their order)
 //   combine    Σ_k weight · y[place], summed in fp32 in the order of k and rounded once
 //
-// On a GPU assign_experts copies the experts' row counts to the CPU, and the caller waits: the sizes of the products that follow depend on
-// them. For meta tensors, whose choices nobody knows, it spreads the rows evenly.
+// On a GPU assign_experts copies the experts' row counts to the CPU and the caller waits, because the sizes
+// of the following products depend on them. For meta tensors, whose choices are unknown, it spreads the
+// rows evenly.
 //
-// fp32 means fp64 for fp64 inputs. Sums have a fixed order, so results do not depend on the number of threads. No tokens, and experts
-// without tokens, are fine.
+// fp32 means fp64 for fp64 inputs. Sums have a fixed order, so results do not depend on the number of
+// threads. Empty inputs, and experts without tokens, are allowed.
 #pragma once
 
 #include <functional>
@@ -22,38 +26,45 @@
 namespace longhaul::kernels {
 
 struct RouterOptions {
-  // sigmoid: scores s = σ(logits), each by itself, as in DeepSeek-V3 (arXiv 2412.19437 §2.1.2); the statistics' p is then s / Σ_e s.
-  // sqrt_softplus: √(log(1 + e^logit)), likewise (docs/sources/moe-parallel-folding.md §4).
+  // sigmoid: scores s = σ(logits), each independent, as in DeepSeek-V3 (arXiv 2412.19437 §2.1.2); the
+  // statistics' p is then s / Σ_e s. sqrt_softplus: √(log(1 + e^logit)), likewise
+  // (docs/sources/moe-parallel-folding.md §4).
   enum class Score { kSoftmax, kSigmoid, kSqrtSoftplus };
   Score score = Score::kSoftmax;
-  bool normalised = true;  // the weights of a token's choices sum to one (but for 1e-20: all of its sigmoids may vanish); else its scores
-  double scale = 1;        // of the weights
-  // Experts stand in `groups` groups of neighbours; a group is judged by the sum of its k / groups_per_token best (scores and bias), and the choice is
-  // among the experts of the groups_per_token best groups (ties: the lower group).
+  // The weights of a token's choices sum to one (except for 1e-20, because all of its sigmoids may vanish);
+  // else they are its scores.
+  bool normalised = true;
+  double scale = 1;        // factor of the weights
+  // Experts form `groups` groups of neighbours. A group is ranked by the sum of its k / groups_per_token
+  // best values (scores and bias), and the experts are chosen from the groups_per_token best groups (ties:
+  // the lower group).
   int64_t groups = 1, groups_per_token = 1;
   Tensor bias_e;  // [experts] fp32 or undefined: added to the scores for the choice alone, balance without a loss; no gradient
-  // What the choice goes by instead of the scores, made of the logits, without a gradient: [tokens, experts], also of meta tensors. Weights stay the
-  // scores'. It knows no bias and no groups.
+  // Replaces the scores in the choice: a function of the logits, without a gradient, that returns [tokens,
+  // experts], for meta tensors too. The weights are still those of the scores. It cannot be combined with a
+  // bias or groups.
   std::function<Tensor(const Tensor& logits_te)> judged{};
-  // [tokens, k] int64 on hidden's device, k different experts of each: the choice itself, in place of one by scores, bias, groups or judged. Weights
-  // are those of these experts' scores; gradients flow through them and p as ever. Undefined: a choice is made.
+  // [tokens, k] int64 on hidden's device, k different experts for each token: the choice itself, instead of
+  // one by scores, bias, groups or judged. The weights are those of these experts' scores; gradients flow
+  // through them and p as usual. Undefined: route makes the choice.
   Tensor choice_tk{};
   bool plain() const { return score == Score::kSoftmax && normalised && scale == 1 && groups == 1 && !bias_e.defined() && !judged; }
 };
 
 struct Routing {
-  Tensor weight_tk;           // fp32, of the chosen, best first (or as they were given)
+  Tensor weight_tk;           // fp32, weights of the chosen experts, best first (or in the given order)
   Tensor choice_tk;           // int64
   Tensor probability_sum_se;  // fp32 [sequences, experts]: Σ_t p_te over the tokens of each sequence
   Tensor count_se;            // int64 [sequences, experts]: how often its tokens chose each expert
   Tensor log_sum_square;      // fp32 scalar: Σ_t (log Σ_e exp logit_te)²
 };
-// hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. sequence_offsets int64 [sequences + 1] on the CPU, as document offsets
-// are; undefined: one sequence. Weights and sums are differentiable in hidden; the gradient of the router is added to router_sink
-// (undefined: not wanted). Loops of our own, and a GPU, take plain options, a GPU no given choice; else LibTorch's operators.
+// hidden_td in bf16, fp32 or fp64; router_ed [experts, hidden] fp32. sequence_offsets: int64 [sequences +
+// 1] on the CPU, like document offsets; undefined: one sequence. Weights and sums are differentiable in
+// hidden; the gradient of the router is added to router_sink (undefined: not wanted). Our own loops, and a
+// GPU, support plain options, a GPU no given choice; other cases use LibTorch's operators.
 Routing route(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const GradientSink& router_sink,
               const Tensor& sequence_offsets = {}, const RouterOptions& options = {});
-// ATen; the router's gradient through autograd.
+// With ATen operators; the router's gradient goes through autograd.
 Routing route_reference(const Tensor& hidden_td, const Tensor& router_ed, int64_t k, const Tensor& sequence_offsets = {});
 
 struct ExpertAssignment {

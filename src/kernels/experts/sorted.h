@@ -1,11 +1,13 @@
-// SortedByExpert: the choices of a router as rows sorted by expert, tokens in order within one, and back. Of all experts or of a run of them,
-// of every choice or of those that were kept: choice −1 is a dropped one, whose expert gets no row and whose token nothing from it.
+// SortedByExpert: arranges the choices of a router as rows sorted by expert, with tokens in order for each
+// expert, and back. It covers all experts or a range of them, and every choice or only those that were
+// kept: choice −1 is a dropped one, for which the expert gets no row and the token no contribution.
 //
 //   const SortedByExpert sorted(choice_tk, {.count = experts}, /*every=*/true);
 //   out_td = sorted.back(product(sorted.rows(x_td), sorted.rows_per_expert()), weight_tk);
 //
-// Every choice of every expert: permute and combine of op.h. Else take_rows and sum_rows of rows.h, the product with the weight taken in the
-// precision of sums. Both sum in a fixed order; fp32 (fp64), rounded once.
+// With every choice of every expert it uses permute and combine of op.h. Otherwise it uses take_rows and
+// sum_rows of rows.h, with the product with the weight in the precision of sums. Both sum in a fixed order;
+// fp32 (fp64), rounded once.
 #pragma once
 
 #include "kernels/experts/op.h"

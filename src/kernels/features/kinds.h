@@ -1,4 +1,4 @@
-// The choices of op.h, for its loops too, which know no tensors.
+// The options of op.h as types without tensors, which the loops use too.
 #pragma once
 
 namespace longhaul::kernels {

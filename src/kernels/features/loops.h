@@ -1,4 +1,4 @@
-// The row loops behind features and gated: raw pointers and sizes, one thread, tokens [begin, end).
+// The row loops of features and gated: raw pointers and sizes, one thread, tokens [begin, end).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The row loops behind the fused heads: raw pointers and sizes, one thread, tokens [begin, end).
+// The row loops of the fused heads: raw pointers and sizes, one thread, tokens [begin, end).
 #pragma once
 
 #include <array>

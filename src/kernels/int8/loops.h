@@ -1,6 +1,6 @@
-// Weights in eight bits (matmul/int8_weight.h) on their way into a product: a panel of whole numbers [rows][16] becomes one as block.h has it.
-// Whole numbers below 128 are exact in bf16, so a product with the wide panel is one with the numbers themselves. Raw pointers, one thread;
-// every instruction set writes the same bits.
+// Widens eight-bit weights (matmul/int8_weight.h) for a product: a panel of whole numbers [rows][16]
+// becomes a panel of block.h. Whole numbers below 128 are exact in bf16, so a product with the wide panel
+// is one with the numbers themselves. Raw pointers, one thread; every instruction set writes the same bits.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,16 @@
-// feed_forward: the channel mixer y = act(x Wᵤᵀ + bᵤ) W_dᵀ + b_d, dense or for rows sorted by expert, with act
+// feed_forward: the channel mixer y = act(x Wᵤᵀ + bᵤ) W_dᵀ + b_d, dense or for rows sorted by expert, with
+// act
 //
 //   gelu    tanh form; Wᵤ [F, in]
-//   swiglu  silu(gate) · up, gate and up side by side: Wᵤ [2F, in]                     (arXiv 2002.05202)
+//   swiglu  silu(gate) · up, gate and up next to each other: Wᵤ [2F, in]                     (arXiv
+//                                                                                            2002.05202)
 //
-// fused (CPU, bf16 and fp32, packed weights): the activation is the epilogue of the first product, its slope that of the product that gives
-// its gradient, block by block while these lie in cache; the gradient of the activation never is in memory. composed, for everything else:
-// linear, activation, linear, each of which chooses for itself. Both give the same bits for y and the gradients of x and of the weights; gelu's
-// bias gradient is summed from dz as it is stored by the one, from unrounded dz by the other. dispatch.h records the choice as feed_forward
-// or grouped_feed_forward.
+// fused (CPU, bf16 and fp32, packed weights): the activation is the epilogue of the first product, and its
+// derivative is that of the product that computes its gradient, block by block while these are in cache;
+// the gradient of the activation is never in memory. composed, for everything else: linear, activation,
+// linear, each of which chooses its implementation. Both give the same bits for y and the gradients of x
+// and of the weights; the gradient of gelu's bias is summed from dz as stored by the fused form, from
+// unrounded dz by the composed form. dispatch.h records the choice as feed_forward or grouped_feed_forward.
 #pragma once
 
 #include "kernels/linear/op.h"

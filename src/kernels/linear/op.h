@@ -1,11 +1,14 @@
-// linear: y = x Wᵀ + b for a weight whose gradient is added to a buffer of its own (the main gradient, fp32 while x is bf16) instead
-// of travelling through autograd: several micro-batches add up without a temporary, and a caller may postpone the product.
-// grouped_linear: the same for rows sorted by expert, one weight for each, all experts in one parallel region.
+// linear: y = x Wᵀ + b for a weight whose gradient is added to a buffer of its own (the main gradient, fp32
+// while x is bf16) instead of being returned through autograd: several micro-batches accumulate without a
+// temporary, and a caller may postpone the product.
+// grouped_linear: the same for rows sorted by expert, with one weight for each expert, all experts in one
+// parallel region.
 //
-// Each of the three products chooses between our CUDA kernels (matmul/, bf16, for experts), our packed kernels (matmul/, bf16 and fp32 on
-// the CPU) and LibTorch's; dispatch.h records the choices as linear, linear_input_gradient, linear_weight_gradient and the same with
-// grouped_ in front, and as linear_wide. The packed ones give the same
-// bits for every number of threads; without kept copies of the weight LibTorch computes y and the gradient of x.
+// Each of the three products chooses between our CUDA kernels (matmul/, bf16, for experts), our packed
+// kernels (matmul/, bf16 and fp32 on the CPU) and LibTorch's. dispatch.h records the choices as linear,
+// linear_input_gradient, linear_weight_gradient, the same with the prefix grouped_, and as linear_wide. The
+// packed kernels give the same bits for every number of threads; without kept copies of the weight,
+// LibTorch computes y and the gradient of x.
 #pragma once
 
 #include <vector>
@@ -16,7 +19,7 @@
 
 namespace longhaul::kernels {
 
-// Where the gradients of a weight and its bias go.
+// The destinations of the gradients of a weight and its bias.
 struct LinearSinks {
   GradientSink weight, bias;
 
@@ -31,7 +34,8 @@ Tensor linear(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o,
 Tensor grouped_linear(const Tensor& x_ri, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi, const GradientSink& sink,
                       KeptPacked kept = {});
 
-// x Wᵀ [tokens, out] in fp32 (fp64 for fp64) of a weight [out, in], its sums not rounded to the dtype of x: logits. No gradient.
+// Logits: x Wᵀ [tokens, out] in fp32 (fp64 for fp64) with a weight [out, in]; the sums are not rounded to
+// the dtype of x. No gradient.
 Tensor linear_wide(const Tensor& x_ti, const Tensor& weight_oi, KeptPacked kept = {});
 
 // sink += dyᵀ x, in the sink's precision.

@@ -1,8 +1,10 @@
-// Algorithm-based fault tolerance of a product y = x Wᵀ: the sum over 16 neighbouring columns of a row of y is x times the sum of those rows of W, which
-// is taken in fp64. Rounding leaves a difference, whose size is estimated from the numbers (each y rounded to its type, sums of `in` products in fp32)
-// and exceeded six times by none; what is further away was computed wrongly, or one of the three is no longer what it was. Of the roundings of y that is so
-// whatever they are: each is at most u |y|, so 16 of them that all go one way make u √16 ‖y‖ at most, and 6 u ‖y‖ are allowed. Sources: Huang and Abraham
-// 1984; docs/sources/reliability.md §5.10.
+// Algorithm-based fault tolerance of a product y = x Wᵀ: the sum over 16 neighbouring columns of a row of y
+// equals x times the sum of those rows of W, which is computed in fp64. Rounding leaves a difference. Its
+// size is estimated from the numbers (each y rounded to its type, sums of `in` products in fp32), and no
+// correct product exceeds six times that size; a larger difference means that the product was wrong, or
+// that one of the three tensors has changed since. For the rounding of y this bound always holds: each
+// rounding is at most u |y|, so 16 of them with the same sign sum to at most u √16 ‖y‖, and 6 u ‖y‖ are
+// allowed. Sources: Huang and Abraham 1984; docs/sources/reliability.md §5.10.
 #pragma once
 
 #include "tensor/tensor.h"

@@ -1,6 +1,7 @@
-// The raw level of linear: the three products of a layer, dispatched and recorded as op.h says, no autograd. x and dy may be any range of
-// rows (narrow()s of more): a row of y or dx depends on its own row alone (of the packed products bit by bit), and dW, a sum over rows, adds to what is
-// there. So a layer may run on the rows that have arrived. The third is add_weight_gradient (op.h).
+// The raw level of linear: the three products of a layer, dispatched and recorded as op.h says, without
+// autograd. x and dy may be any range of rows (narrow()s of more): a row of y or dx depends only on its own
+// input row (bit by bit for the packed products), and dW, a sum over rows, is added to the buffer. So a
+// layer may run on the rows that have arrived. The third product is add_weight_gradient (op.h).
 #pragma once
 
 #include "kernels/linear/op.h"

@@ -1,5 +1,5 @@
-// The row loops behind the fused linear_cross_entropy: raw pointers and sizes, one thread. Logits and sums are fp32; probabilities and
-// gradients are stored as `storage` says (bf16 or fp32).
+// The row loops of the fused linear_cross_entropy: raw pointers and sizes, one thread. Logits and sums are
+// fp32; probabilities and gradients are stored as `storage` says (bf16 or fp32).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// What every implementation of linear_cross_entropy receives: checked arguments in one struct. On the CPU only the tokens that have a
-// label; elsewhere all, because picking some would make the host wait: those with a label below 0 get a loss and gradients of 0.
+// The arguments that every implementation of linear_cross_entropy gets, checked, in one struct. On the CPU
+// it has only the tokens with a label; on other devices it has all tokens, because selecting some would
+// make the host wait: tokens with a label below 0 get a loss and gradients of 0.
 #pragma once
 
 #include "kernels/linear_cross_entropy/raw.h"

@@ -1,10 +1,12 @@
-// The raw level of linear_cross_entropy: what a loss, or a reward, is made of, token by token, without ever holding the logits of all tokens.
+// The raw level of linear_cross_entropy: the terms from which a loss, or a reward, is made, for each token,
+// without ever holding the logits of all tokens.
 //
 //   z_t = W h_t,   L_t = logsumexp(z_t),   z_t[label_t]          log p(label_t) = z_t[label_t] − L_t
 //   dz_tv = dL_t e^{z_tv − L_t} + [v = label_t] d_label_t,   dh = Wᵀ dz,   dW += dz hᵀ
 //
-// The backward pass takes L, so the rows of W may be dealt out over ranks: it is then that of all ranks (parallel/vocabulary.cpp). Labels
-// below 0 have a logit of 0 and no gradient of it. Fused on the CPU for bf16 and fp32; else LibTorch's products on the logits of `chunk` tokens.
+// The backward pass takes L as an argument, so the rows of W may be divided over ranks: L is then that of
+// all ranks (parallel/vocabulary.cpp). Labels below 0 have a logit of 0 without a gradient. Fused on the
+// CPU for bf16 and fp32; other cases use LibTorch's products on the logits of `chunk` tokens.
 #pragma once
 
 #include "kernels/linear_cross_entropy/op.h"

@@ -1,17 +1,20 @@
-// linear_recurrence: the one recurrence behind lightning attention, TNL, RetNet, HGRN2, GLA, … (docs/sources/linear-attention.md §1):
+// linear_recurrence: the one recurrence behind lightning attention, TNL, RetNet, HGRN2, GLA, …
+// (docs/sources/linear-attention.md §1):
 //
 //   S_t = λ_t ⊙ S_{t-1} + k_tᵀ v_t,     o_t = scale · q_t S_t
 //
-// per head, with λ = exp(log_decay) none / per head / per token and head / per token, head and key channel; S restarts at each
-// document. The state is fp32 (fp64 for fp64 inputs) whatever the inputs are. Differentiable in q, k, v, log_decay and initial_state.
-// Heads of q share a head of k and v in groups: H is a multiple of Hk. Source: docs/sources/minimax-01.md §2.3, arXiv 2401.04658.
+// per head, with λ = exp(log_decay). log_decay is absent, or given for each head, for each token and head,
+// or for each token, head and key channel. S restarts at each document. The state is fp32 (fp64 for fp64
+// inputs), whatever the dtype of the inputs. Differentiable in q, k, v, log_decay and initial_state. Heads
+// of q share a head of k and v in groups: H is a multiple of Hk. Source: docs/sources/minimax-01.md §2.3,
+// arXiv 2401.04658.
 //
-// Implementations, in the order they are asked:
+// Implementations, in the order in which they are tried:
 //   cuda        our own, bf16 on a GPU, every kind of decay
 //   cpu         our own, bf16 and fp32, every kind of decay
 //   meta        shapes only
 //   aten        LibTorch's operators, every case, any device
-//   reference   plain loops, to compare with
+//   reference   plain loops, for comparison
 #pragma once
 
 #include <limits>
@@ -30,7 +33,7 @@ namespace longhaul::kernels {
 //   log_sigmoid     log λ = logσ(x) / τ        k = 1 − λ                GLA (τ = 16), MetaLA, gated RetNet
 //   lower_bounded   λ = γ + (1 − γ) σ(x)       k = (1 − γ) σ(−x)        HGRN2
 //
-// The least γ is a bound of the gate, so that the cpu form's fast path is taken by itself.
+// The least γ is a bound of the gate, so the cpu form takes its fast path automatically.
 struct RecurrenceGate {
   enum class Kind { kNone, kLogSigmoid, kLowerBounded };
   Kind kind = Kind::kNone;  // none: log_decay is given
@@ -41,14 +44,17 @@ struct RecurrenceGate {
 struct LinearRecurrenceOptions {
   double scale = 1.0;
   bool reverse = false;  // runs each document from its last token to its first
-  // k is not given (an undefined tensor): k_t = 1 − λ_t, for a decay per channel; its gradient goes to log_decay, or to the gate.
+  // k is not given (an undefined tensor): k_t = 1 − λ_t, for a decay per channel; the gradient of k goes to
+  // log_decay, or to the gate.
   bool tied_keys = false;
   RecurrenceGate gate;
-  // A bound of the gate: log_decay ≥ this, which the caller knows (HGRN2: the layer's lower bound). With −5 or more, the cpu form takes a
-  // faster path for a decay per channel; a value below the bound is an error.
+  // A lower bound of log_decay that the caller knows (HGRN2: the layer's lower bound). With −5 or more, the
+  // cpu form takes a faster path for a decay per channel; a value below the bound is an error.
   double log_decay_bound = -std::numeric_limits<double>::infinity();
-  int64_t block = 0;                                           // of the cpu form: a power of two from 16 to 256; 0: chosen
-  RecurrenceExecution execution = RecurrenceExecution::kAuto;  // of the cpu form; the result does not depend on it
+  // For the cpu form: a power of two from 16 to 256; 0: chosen automatically.
+  int64_t block = 0;
+  // For the cpu form; the result does not depend on it.
+  RecurrenceExecution execution = RecurrenceExecution::kAuto;
 };
 
 struct LinearRecurrenceResult {
@@ -65,17 +71,19 @@ LinearRecurrenceResult linear_recurrence(const Tensor& q_thk, const Tensor& k_th
                                          const Tensor& initial_state_nhkv, const Tensor& offsets,
                                          const LinearRecurrenceOptions& options = {});
 
-// States of many sequences, of which a call continues some: its document n the sequence rows[n].
+// The states of many sequences. A call continues some of them: its document n continues sequence rows[n].
 struct RecurrenceStates {
   Tensor state_shkv;              // [S,H,Dk,Dv] fp32 (fp64 for fp64 inputs), contiguous
   std::span<const int64_t> rows;  // [N], all different
 };
 
-// Decoding: linear_recurrence from these states on. The final states take their places, in the cpu form without a copy. No gradient.
+// Decoding: linear_recurrence from these states, which the final states replace (in the cpu form without a
+// copy). No gradient.
 Tensor linear_recurrence_continued(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                    const RecurrenceStates& states, const Tensor& offsets, const LinearRecurrenceOptions& options = {});
 
-// The definition: loops in the dtype of the state, under the equation. Same contract; differentiable likewise.
+// The definition: loops in the dtype of the state that follow the equation. Same contract, and also
+// differentiable.
 LinearRecurrenceResult linear_recurrence_reference(const Tensor& q_thk, const Tensor& k_thk, const Tensor& v_thv, const Tensor& log_decay,
                                                    const Tensor& initial_state_nhkv, const Tensor& offsets,
                                                    const LinearRecurrenceOptions& options = {});

@@ -1,4 +1,4 @@
-// What every implementation of linear_recurrence receives: checked arguments in one struct.
+// The arguments that every implementation of linear_recurrence gets, checked, in one struct.
 #pragma once
 
 #include <vector>

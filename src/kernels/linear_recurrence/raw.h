@@ -1,13 +1,15 @@
-// The raw level of linear_recurrence: dispatched as op.h's, no autograd, every state an argument. A row of tokens that lies in several ranges
-// (on several ranks, or one after the other) is as follows; each document of a range has a state of its own, [N,H,Dk,Dv] in fp32 (fp64):
+// The raw level of linear_recurrence: dispatched like op.h's, without autograd, with every state an
+// argument. A row of tokens that is divided into several ranges (on several ranks, or one after the other)
+// is computed as follows; each document of a range has a state of its own, [N,H,Dk,Dv] in fp32 (fp64):
 //
 //   fold           S, Λ of a range from zero, without outputs          S_out = Λ ⊙ S_in + S,      Λ = Π λ
 //   run            o and S_out of a range, given S_in
 //   fold_gradient  D of a range from zero                              dS_in = Λ ⊙ dS_out + D
 //   run_backward   dq, dk, dv, dλ and dS_in, given S_in and dS_out
 //
-// So LASP sends S_out (dS_in) from range to range; LASP-2 folds, gathers all (S, Λ), or D, and runs. Only the document that a range's last
-// (first) token belongs to passes anything on: fold that part of the range alone. Source: docs/sources/long-context-parallelism.md A1 to A5.
+// So LASP sends S_out (dS_in) from range to range; LASP-2 folds, gathers all (S, Λ), or D, and runs. Only
+// the document of a range's last (first) token passes a state on: fold that part of the range alone.
+// Source: docs/sources/long-context-parallelism.md A1 to A5.
 #pragma once
 
 #include "kernels/linear_recurrence/problem.h"

@@ -1,9 +1,11 @@
-// What one token of one head costs in the chunked form (docs/sources/linear-attention.md §2.1): FLOPs of its products (a multiply-add is 2) and bytes
-// that must cross memory once, for blocks of `block` tokens. Choices of execution and every bench count with these.
+// The cost of one token of one head in the chunked form (docs/sources/linear-attention.md §2.1): FLOPs of
+// its products (a multiply-add is 2) and bytes that must cross memory once, for blocks of `block` tokens.
+// The choice of an execution and every benchmark use these numbers.
 //
 //   forward   2 C (d_k + d_v) + 4 d_k d_v           Q Kᵀ, A V; Q S, Kᵀ V            q, k, v → o
-//   backward  2 C (3 d_k + 2 d_v) + 10 d_k d_v      five of each; S is made again   one sweep: q, k, v, do → dq, dk, dv
-//                                                                                  two: k, v, do → dq; q, k, v, do → dk, dv
+//   backward  2 C (3 d_k + 2 d_v) + 10 d_k d_v      five of each; S is recomputed   one sweep: q, k, v, do
+//                                                   → dq, dk, dv
+//             two sweeps: k, v, do → dq; q, k, v, do → dk, dv
 #pragma once
 
 #include <cstdint>

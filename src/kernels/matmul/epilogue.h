@@ -1,6 +1,7 @@
-// Epilogue: what is done to a block of a product's result right after it was computed, while it lies in cache, instead of in a pass over
-// memory of its own: an activation, or its slope. Runs on the thread that computed the block. Every element of the result belongs to one
-// block; how blocks are cut depends on the number of threads, so what an epilogue writes must depend on single elements only.
+// Epilogue: an operation on a block of a product's result right after it was computed, while it is in
+// cache, instead of in a separate pass over memory: an activation, or its derivative. It runs on the thread
+// that computed the block. Every element of the result belongs to one block. How blocks are cut depends on
+// the number of threads, so each element that an epilogue writes must depend on single elements only.
 #pragma once
 
 #include <cstdint>

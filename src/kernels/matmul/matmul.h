@@ -1,5 +1,6 @@
-// The products of linear layers on tensors, by our own packed kernels (product.h): what kernels/linear calls when refuse_… is empty.
-// rows_per_group: one number for an ordinary layer, one for each expert otherwise; rows lie sorted by group.
+// The products of linear layers on tensors, with our own packed kernels (product.h): kernels/linear calls
+// them when refuse_… is empty. rows_per_group: one number for an ordinary layer, otherwise one for each
+// expert; rows are sorted by group.
 #pragma once
 
 #include <span>

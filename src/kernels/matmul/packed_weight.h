@@ -1,9 +1,10 @@
-// PackedWeight: the packed copies of one weight, kept between calls because every weight is used at least three times a step: one for
-// y = x Wᵀ, one for dx = dy W. Each is made when it is first asked for, and anew when the weight has been written since and whoever wrote
-// did not pack it: its version
-// (raised by the optimizer), its storage, or LibTorch's own count of in-place writes has changed. Versions only rise: who asks for one that
-// is not the newest would get other values than it had before, as a backward pass after an update, and gets an internal error instead.
-// Belongs to the Parameter; not thread-safe. Takes as much memory again as the weight for each copy in use.
+// PackedWeight: the packed copies of one weight, kept between calls because every weight is used at least
+// three times in a step: one copy for y = x Wᵀ, one for dx = dy W. A copy is made when it is first
+// requested. It is made again if the weight has been written since by code that did not pack it, which
+// shows in its version (raised by the optimizer), its storage, or LibTorch's own count of in-place writes.
+// Versions only rise: a request for a version that is not the newest (for example a backward pass after an
+// update) would get other values than before, and gets an internal error instead. It belongs to the
+// Parameter; not thread-safe. Each copy in use takes as much memory as the weight.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ class PackedWeight {
  public:
   explicit PackedWeight(MemoryPurpose purpose = MemoryPurpose::kPackedWeights) : purpose_(purpose) {}
 
-  // weight [out, in] or [experts, out, in], contiguous bf16 or fp32 on the CPU. Panels as matmul/panels.h says, one expert behind the other.
-  // `longest`: of the chunks of k = out; one number for each weight, or it is packed anew whenever it changes.
+  // weight [out, in] or [experts, out, in], contiguous bf16 or fp32 on the CPU. Panels as matmul/panels.h
+  // says, one expert after the other. `longest`: the longest chunk of k = out; one number for each weight,
+  // because another number would pack it again.
   const void* for_output(const Tensor& weight, uint64_t version) { return fresh(for_output_, weight, version, false, Chunks::kLongest); }
   const void* for_input_gradient(const Tensor& weight, uint64_t version, int64_t longest = Chunks::kLongest) {
     return fresh(for_input_gradient_, weight, version, true, longest);

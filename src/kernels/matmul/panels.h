@@ -1,6 +1,7 @@
-// Where a large matrix B [k × n] lies when it is packed for products C = A·B: k is cut into chunks of at most 512, so that a row of A
-// within a chunk stays in the nearest cache, and each chunk is packed as block.h says, one behind the other. The cuts depend on k alone,
-// so a sum is always taken in the same order. An operator whose products run over single chunks may ask for shorter ones.
+// The layout of a large matrix B [k × n] that is packed for products C = A·B: k is cut into chunks of at
+// most 512, so that a row of A within a chunk stays in the nearest cache, and each chunk is packed as
+// block.h says, one after the other. The cuts depend on k alone, so a sum is always taken in the same
+// order. An operator whose products run over single chunks may request shorter ones.
 #pragma once
 
 #include <algorithm>

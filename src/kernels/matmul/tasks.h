@@ -1,5 +1,5 @@
-// Blocks of work that may run in any order on any thread. Neighbours in the list share operands, so each thread takes one stretch of it;
-// stretches are cut by cost, not by count.
+// Blocks of work that may run in any order on any thread. Neighbours in the list share operands, so each
+// thread takes one contiguous part of it; the parts are cut by cost, not by count.
 #pragma once
 
 #include <algorithm>

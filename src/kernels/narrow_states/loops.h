@@ -1,9 +1,11 @@
-// What narrow optimizer states are made of and read back from (docs/sources/optimizers.md §8): a run of a row in fp32 or fp64 becomes bf16, or 8-bit codes
-// (code_map.h) and one scale, and wide again. Raw pointers, one thread; compiled for several instruction sets, which all give the same bits.
+// Converts between wide and narrow optimizer states (docs/sources/optimizers.md §8): a run of a row in fp32
+// or fp64 becomes bf16, or 8-bit codes (code_map.h) and one scale, and wide again. Raw pointers, one
+// thread; compiled for several instruction sets, which all give the same bits.
 //
-// Rounding is stochastic: to one of the two neighbours, up with the probability that makes the mean right, so that small steps of a moving average
-// are not lost. Which one is a pure function of (key, place in the run): a key is drawn from a named stream for every run and step.
-// The scale is the number of largest size itself, sign and all: it comes back exactly. Numbers are finite.
+// Rounding is stochastic: to one of the two neighbours, up with the probability that makes the mean right,
+// so that small steps of a moving average are not lost. The choice is a pure function of (key, place in the
+// run): a key is drawn from a named stream for every run and step. The scale is the number with the largest
+// absolute value, with its sign, so that this number is restored exactly. Numbers must be finite.
 #pragma once
 
 #include <cstdint>

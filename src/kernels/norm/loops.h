@@ -1,5 +1,5 @@
-// The row loops behind the norms: raw pointers and sizes, one thread. Elements are stored as `storage` says; weights, statistics and
-// sums are fp32 (fp64 for fp64 elements). A pointer that is null leaves its part out.
+// The row loops of the norms: raw pointers and sizes, one thread. Elements are stored as `storage` says;
+// weights, statistics and sums are fp32 (fp64 for fp64 elements). A null pointer leaves its part out.
 #pragma once
 
 #include <cstdint>

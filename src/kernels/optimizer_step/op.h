@@ -1,20 +1,26 @@
-// One step of an optimizer on whole tensors of one process, in place: torch.ops.longhaul.optimizer_step. What it does to a tensor is, to the bit, what the trainer's
-// optimizer of that name does on a CPU (src/optim, whose headers have the equations), by the same loops; there are no ranks, fused values, narrow states or
-// working copies here, which is what the trainer's add.
+// One step of an optimizer on whole tensors of one process, in place: torch.ops.longhaul.optimizer_step.
+// Its result for a tensor is, to the bit, that of the trainer's optimizer of the same name on a CPU
+// (src/optim, whose headers have the equations), because both use the same loops. It has no ranks, fused
+// values, narrow states or working copies, which the trainer's optimizers add.
 //
-// A tensor of two dimensions is a matrix, one of more is a stack of matrices (experts), each by itself: sums, clips and trust ratios are a matrix's. The others are
-// vectors. States of a tensor, in this order, all of the tensor's dtype; [B] are the dimensions of a stack:
+// A tensor of two dimensions is a matrix; one of more is a stack of matrices (experts), each treated
+// separately: sums, clips and trust ratios are those of a matrix. Other tensors are vectors. The states of
+// a tensor, in this order, all in the tensor's dtype; [B] are the dimensions of a stack:
 //
 //   adamw, lamb   m, v                     as the tensor
 //   lion, muon    momentum                 as the tensor
 //   sgd           momentum                 as the tensor; none with momentum 0
-//   came          momentum                 as the tensor; then of matrices row_mean [B n], column_mean [B m], row_residual [B n], column_residual [B m],
-//                                          of vectors second_moment, as the tensor
-//   adafactor     momentum                 as the tensor, with a momentum above 0; then row_mean [B n], column_mean [B m], or second_moment
-//   sm3           momentum                 likewise; then row_bound [B n], column_bound [B m], or sum_of_squares
+//   came          momentum                 as the tensor; then for matrices row_mean [B n], column_mean [B
+//                 m], row_residual [B n], column_residual [B m], for vectors second_moment, as the tensor
+//   adafactor     momentum                 as the tensor, with a momentum above 0; then row_mean [B n],
+//                 column_mean [B m], or second_moment
+//   sm3           momentum                 likewise; then row_bound [B n], column_bound [B m], or
+//                 sum_of_squares
 //
-// Options are numbers in the order of kStepRules, those that are left out as there, which are a recipe's. Flags are 0 or 1. Gradients are used as they are (clip them
-// before) and stay. CPU, fp32 or fp64, all tensors of a call alike; no two of them may share memory. Threads: one call at a time on the same tensors.
+// Options are numbers in the order of kStepRules; omitted ones have the defaults given there, which are
+// those of a recipe. Flags are 0 or 1. Gradients are used as they are (clip them before) and are not
+// changed. CPU, fp32 or fp64, all tensors of a call alike; no two of them may share memory. Threads: one
+// call at a time on the same tensors.
 #pragma once
 
 #include <cstdint>
@@ -47,14 +53,14 @@ struct OptimizerStep {
   std::vector<double> options;
 };
 
-// kUsage for what does not fit, before anything is written. Meta tensors are checked only.
+// kUsage for arguments that do not fit, before anything is written. Meta tensors are only checked.
 void optimizer_step(const OptimizerStep& call);
 
 struct NamedState {
   std::string_view kind;  // "m"
   Tensor tensor;
 };
-// What a run begins with: zeros, in the order above.
+// The states with which a run begins: zeros, in the order above.
 std::vector<NamedState> optimizer_states(const std::string& name, const std::vector<Tensor>& values, const std::vector<double>& options);
 
 }  // namespace longhaul::kernels

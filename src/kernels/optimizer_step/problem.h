@@ -1,4 +1,5 @@
-// What optimizer_step works with once its arguments are checked: options by name, and the tensors' memory as runs of elements and as matrices.
+// The checked arguments of optimizer_step: options by name, and the tensors' memory as runs of elements and
+// as matrices.
 #pragma once
 
 #include <string_view>

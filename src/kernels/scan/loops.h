@@ -1,4 +1,5 @@
-// The loops behind the scans: one document's channels [first, last), all of its tokens [begin, end); raw pointers, one thread.
+// The loops of the scans: one document's channels [first, last), all of its tokens [begin, end); raw
+// pointers, one thread.
 #pragma once
 
 #include <cstdint>

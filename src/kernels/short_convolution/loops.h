@@ -1,4 +1,5 @@
-// The row loops behind short_convolution: raw pointers and sizes, one thread, one token at a time. A null row is one of zeros.
+// The row loops of short_convolution: raw pointers and sizes, one thread, one token at a time. A null row
+// counts as a row of zeros.
 #pragma once
 
 #include <cstdint>

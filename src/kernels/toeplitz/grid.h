@@ -1,9 +1,11 @@
-// Positions of data with several axes, images and video (LightNet, arXiv 2405.21022; docs/sources/linear-attention.md §8.3). Tokens of a grid stand as they do in
-// memory: the last axis innermost; grids one after the other, each with sizes of its own.
+// Positions for data with several axes, images and video (LightNet, arXiv 2405.21022;
+// docs/sources/linear-attention.md §8.3). Tokens of a grid are in memory order: the last axis is innermost.
+// Grids follow one another, each with sizes of its own.
 //
 //   toeplitz_of_grids   MD-TPE: y = Σ_a (a Toeplitz encoding, with parameters of its own, along axis a), op.h
-//   turns_of_grids      MD-LRPE: the angles of a token at (s_1, …, s_m) are s_1 θ, then s_2 θ, …, θ_j = base^(−2j / head_dim), the same for every axis
-//                       and cut off at as many angles as there are (kernels/features)
+//   turns_of_grids      MD-LRPE: the angles of a token at (s_1, …, s_m) are s_1 θ, then s_2 θ, …, with θ_j
+//                       = base^(−2j / head_dim) for every axis, truncated to the number of angles
+//                       (kernels/features)
 #pragma once
 
 #include <cstdint>

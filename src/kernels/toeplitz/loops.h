@@ -1,5 +1,5 @@
-// The loops behind toeplitz: channels [first, last) of all documents, one thread; raw pointers. Matrices of coefficients and states stand with
-// channels innermost.
+// The loops of toeplitz: channels [first, last) of all documents, one thread; raw pointers. In matrices of
+// coefficients and states the channels are innermost.
 #pragma once
 
 #include <cstdint>

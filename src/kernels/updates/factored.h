@@ -1,9 +1,11 @@
-// The loops over rows behind CAME, Adafactor and SM3 (docs/sources/optimizers.md §1, §2, §4, §9): whoever needs sums over a matrix before it can go on makes one
-// pass for each of them, and the last one that reads the gradient leaves it at zero. Raw pointers, one thread, no tensors; compiled for several
+// The loops over rows behind CAME, Adafactor and SM3 (docs/sources/optimizers.md §1, §2, §4, §9). An
+// optimizer that needs sums over a matrix before it can continue makes one pass for each of them; the last
+// pass that reads the gradient sets it to zero. Raw pointers, one thread, no tensors; compiled for several
 // instruction sets, which all give the same bits (loops.h).
 //
-// A tile is some rows of a matrix, or of a stretch of its columns. Sums are fp64, and added to what is there: of a row in eight interleaved sums, of a
-// column in the order of rows. Gradients are used times gradient_scale.
+// A tile is some rows of a matrix, or of a range of its columns. Sums are fp64 and are added to the given
+// values: for a row in eight interleaved sums, for a column in the order of rows. Gradients are multiplied
+// by gradient_scale.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,18 @@
-// The loops over elements behind Lion, SGD and LAMB (docs/sources/optimizers.md §3, §4): one pass over memory each, LAMB's two. Raw pointers, one
-// thread, no tensors, as kernels/adamw/loops.h, whose rules hold: compiled for several instruction sets, which all give the same bits.
+// The loops over elements of Lion, SGD and LAMB (docs/sources/optimizers.md §3, §4): one pass over memory
+// each, two for LAMB. Raw pointers, one thread, no tensors; the rules of kernels/adamw/loops.h hold:
+// compiled for several instruction sets, which all give the same bits.
 //
-// A run is `count` elements of one tensor: master, gradient and up to two states, in fp32 or fp64, and the working copy in bf16 where there is
-// one. Gradients are used times gradient_scale, and left at zero where zero_gradient says so.
+// A run is `count` elements of one tensor: master, gradient and up to two states, in fp32 or fp64, and the
+// working copy in bf16 if there is one. Gradients are multiplied by gradient_scale, and set to zero if
+// zero_gradient says so.
 #pragma once
 
 #include <cstdint>
 
 namespace longhaul::kernels {
 
-// Elements that one thread updates at a time, and whose squares are one sum of LAMB's: weights are packed anew from the second-level cache.
+// The number of elements that one thread updates at a time, and whose squares form one sum of LAMB's:
+// weights are packed again from the second-level cache.
 inline constexpr int64_t kUpdateStretch = 32768;
 // Elements a thread takes at least: half a megabyte of traffic, far above the cost of starting a team.
 inline constexpr int64_t kUpdateGrain = 16384;

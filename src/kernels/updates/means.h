@@ -1,4 +1,5 @@
-// Moving averages of the rows' and columns' means of a matrix, and what the loops of factored.h multiply by: between its passes. Serial.
+// Between the passes of factored.h: updates the moving averages of a matrix's row and column means, and
+// computes the factors with which its loops multiply. Serial.
 #pragma once
 
 #include <cmath>

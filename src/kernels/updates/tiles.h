@@ -1,5 +1,6 @@
-// How matrices are shared among a CPU's threads where a step needs sums over their rows and columns (factored.h): in tiles of some rows, which do not depend
-// on the number of threads, and neither do sums over tiles, which are added up in their order (TileSums): so no bit does.
+// Divides matrices among a CPU's threads when a step needs sums over their rows and columns (factored.h):
+// in tiles of some rows. Neither the tiles nor the order in which sums over tiles are added (TileSums)
+// depends on the number of threads, so no bit does.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,9 @@ class TilePlan {
   int64_t numbers_ = 0;
 };
 
-// body(matrix) of all matrices that need nothing of each other, for whoever makes all passes over one of them while it lies in a cache: small ones are a
-// thread's each, so that nobody waits between passes, larger ones come one after the other, for all threads inside body.
+// Calls body(matrix) for all matrices, which are independent of each other, when all passes over a matrix
+// are made while it is in a cache. Small matrices are processed by one thread each, so that no thread waits
+// between passes; larger ones come one after the other, with all threads inside body.
 void each_alone(const std::vector<int64_t>& elements, const std::function<void(size_t matrix)>& body);
 
 // Numbers of rows and of columns, from zero; rows lie in one tile, columns are added up over tiles (or the largest is found) by settle().

@@ -1,6 +1,8 @@
-// One number rounded to bf16, held as its bits: to nearest, ties to even, and every NaN becomes the quiet 0x7fc0. Loops of it become vectors of
-// whatever instruction set they are compiled for: it is always inlined, so no copy compiled for a newer set is left to be linked. For files that
-// write their loops plainly; those in Highway's have rounded_bf16 of vector-inl.h, which gives the same bits. Include it outside of target regions.
+// Rounds one number to bf16, held as its bits: to nearest, ties to even; every NaN becomes the quiet
+// 0x7fc0. Loops of it are vectorised for the instruction set they are compiled for. It is always inlined,
+// so that no copy compiled for a newer instruction set can be linked elsewhere. It is for files that write
+// plain loops; those that use Highway have rounded_bf16 of vector-inl.h, which gives the same bits. Include
+// it outside of target regions.
 #pragma once
 
 #include <bit>

@@ -1,10 +1,12 @@
-// Loops over more elements than caches hold, several arrays at once, in which memory is what takes time: two vectors a turn, so that a turn has whole lines
-// of fp32 and bf16 leaves in one store, and each array is asked for ahead of its use. What is written and was not read (a working copy) profits most: its
-// stores wait for their lines otherwise, and all behind them (measured: docs/log.md, 2026-11-26). In the arrays' values nothing changes.
+// Loops over more elements than caches hold, over several arrays at once, whose time is limited by memory:
+// each iteration handles two vectors, so that it covers whole lines of fp32 and writes bf16 in one store,
+// and each array is prefetched. An array that is written and not read (a working copy) gains most: without
+// prefetching its stores wait for their lines, and all later ones wait with them (measured: docs/log.md,
+// 2026-11-26). The values in the arrays are the same as without.
 //
 //   walk_pairs(d, n, [&](auto at) LONGHAUL_VECTOR { … return weight; }, value, master, m, v, gradient)
 //
-// calls `update` for every element, as walk() does, and stores what it returns as bf16 where `value` is not null.
+// calls `update` for every element, as walk() does, and stores its result as bf16 if `value` is not null.
 
 // Per-target include guard.
 #if defined(LONGHAUL_KERNELS_VECTOR_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)

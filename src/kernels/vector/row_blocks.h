@@ -1,5 +1,6 @@
-// Sums over rows that come out the same for every number of threads: rows are cut into blocks that depend on their number only; each
-// block is summed by one thread, row after row, and the blocks are added in order.
+// Sums over rows that are the same for every number of threads: rows are cut into blocks that depend on the
+// number of rows only; each block is summed by one thread, row after row, and the blocks are added in
+// order.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the inner loops know of a tensor: a pointer and how its elements are stored. No LibTorch here.
+// A tensor as the inner loops see it: a pointer and the storage format of its elements. No LibTorch here.
 #pragma once
 
 #include <cstdint>

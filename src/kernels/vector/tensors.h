@@ -1,4 +1,4 @@
-// From tensors to what the inner loops take.
+// Converts tensors to the arguments of the inner loops.
 #pragma once
 
 #include "kernels/vector/storage.h"

@@ -1,10 +1,15 @@
-// Elementwise: optimizers that work element by element (AdamW, SGD, Lion, LAMB). They walk the storages' own runs (Piece): neighbours that are
-// treated alike are one, so a layer's experts are a single run. On a CPU threads share all elements evenly, and weights of which products keep
-// packed copies are packed anew while they lie in the cache; elements do not see each other, so the cuts change nothing. One pass over memory:
-// whoever writes update() reads the gradient, leaves it at zero, and writes states, master and working copy.
+// Elementwise: the base of optimizers that work element by element (AdamW, SGD, Lion, LAMB). They walk
+// contiguous runs of the storages (Piece): neighbouring tensors that are treated alike form one run, so all
+// experts of a layer are a single run. On a CPU, threads share all elements evenly, and weights of which
+// matrix products keep packed copies are packed again while they are in the cache; elements are independent
+// of each other, so the way they are divided changes no result. One pass over memory does everything:
+// update() of the derived class reads the gradient, sets it to zero, and writes states, master and working
+// copy.
 //
-// States are in the precision of the masters, or narrow (narrow_state.h): then a tensor is a piece of its own, and a stretch of it whole rows, whose
-// blocks are made wide, updated and narrowed one after the other while they lie in the cache. A frozen part of a value that trains has states that stay zero, and a gradient that becomes zero.
+// States have the precision of the masters, or are narrow (narrow_state.h). A narrow tensor is a piece of
+// its own, and a stretch of it consists of whole rows, whose blocks are widened, updated and narrowed one
+// after the other while they are in the cache. A frozen part of a value that trains has states that stay
+// zero, and its gradient becomes zero.
 #pragma once
 
 #include <string>
@@ -30,35 +35,37 @@ class Elementwise : public Optimizer {
     int64_t columns = 1;                // of its matrix, or 1
     recipe::StateFormats formats{};     // narrow: the piece is one tensor
     std::vector<Tensor> states{};       // [length] each; undefined where it is narrow
-    std::vector<NarrowState> narrow{};  // as many, or none
+    std::vector<NarrowState> narrow{};  // as many as states, or none
     bool like(const Piece& other) const {
       return !formats.narrow() && !other.formats.narrow() && parameter == other.parameter && weight_decay == other.weight_decay &&
              lr_factor == other.lr_factor && trainable == other.trainable;
     }
   };
-  struct Stretch {  // of a piece, what one thread does at a time
+  struct Stretch {  // the part of a piece that one thread processes at a time
     const Piece* piece = nullptr;
     int64_t begin = 0, length = 0;  // elements of that share
-    bool packs = false;             // whole rows, which are packed anew
+    bool packs = false;             // it consists of whole rows, which are packed again
   };
   enum class Runs { kOfNeighbours, kOfEachTensor };
 
-  // `kinds`: names of the states. kUsage when the dtypes have no implementation: master, states and main gradient must agree (fp32 or fp64), and
-  // the working copy is of the same dtype, or bf16 beside fp32.
-  // The first kind is a first moment or a momentum, the second one a second moment.
+  // `kinds`: the names of the states; the first is a first moment or a momentum, the second a second
+  // moment. kUsage when the dtypes have no implementation: master, states and main gradient must have the
+  // same dtype (fp32 or fp64), and the working copy has that dtype too, or bf16 with an fp32 master.
   Elementwise(Members members, const recipe::OptimOptions& options, std::vector<std::string> kinds, Runs runs = Runs::kOfNeighbours);
 
   const recipe::OptimOptions& options() const { return options_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
   bool on_cpu() const { return on_cpu_; }
-  // update(stretch) for all of them, on all threads.
+  // Calls update(stretch) for all of them, on all threads.
   using Update = std::function<void(const Stretch& stretch)>;
   void run(const std::vector<Stretch>& stretches, const Update& update);
-  // The same for everything that trains, where update writes the weights: packed copies follow, and gradients of frozen parts become zero.
+  // The same for everything that trains, when update writes the weights: afterwards packed copies are
+  // renewed, and gradients of frozen parts become zero.
   void write(const StepSettings& settings, const Update& update);
   std::vector<Stretch> stretches(bool packing) const;  // of everything that trains
-  // body(run, loops): a stretch for kernels/updates, in its precision; where states are narrow, one call for each of its blocks, and what it wrote of
-  // states is kept where it says so.
+  // Calls body(run, loops) with a stretch for kernels/updates, in its precision. When states are narrow, it
+  // makes one call for each block of the stretch; States::kWritten says that body writes states, which are
+  // then kept.
   enum class States { kWritten, kRead };
   template <class Body>
   void with_run(const Stretch& stretch, States states, const Body& body) {
@@ -75,13 +82,13 @@ class Elementwise : public Optimizer {
     else
       in(float{});
   }
-  // LibTorch's operations on whatever device: master, gradient and states of a piece, each [length].
+  // For LibTorch's operations on any device: master, gradient and states of a piece, each [length].
   struct Views {
     Tensor master, gradient;
     std::vector<Tensor> states;
   };
   Views views_of(const Piece& piece);
-  // After update has written masters: working copies and gradients.
+  // After update has written masters: refreshes working copies and gradients.
   void refresh(const Piece& piece, const StepSettings& settings);
   template <class Real>
   Real* state_at(const Stretch& stretch, size_t state) const {

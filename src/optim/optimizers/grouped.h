@@ -1,5 +1,6 @@
-// Grouped: several optimizers as one, each with the tensors that recipe/sections/optim_groups.h gives it: entries of optim.group, and AdamW beside Muon. They
-// share masters, steps and, phase by phase, reductions.
+// Grouped: combines several optimizers into one. Each has the tensors that recipe/sections/optim_groups.h
+// assigns to it: entries of optim.group, and AdamW next to Muon. They share masters and steps; phases of
+// the same index share their reductions.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@ namespace longhaul::optim {
 class Grouped final : public Optimizer {
  public:
   using Maker = std::unique_ptr<Optimizer> (*)(const recipe::OptimOptions& options, Members members);
-  // `make`: an optimizer by its options' name.
+  // `make`: makes an optimizer by the name in its options.
   Grouped(const recipe::OptimOptions& options, Members members, Maker make);
   std::vector<StateTensor> state() override;
   std::vector<OfTensor> measured() const override;
@@ -21,7 +22,8 @@ class Grouped final : public Optimizer {
   std::vector<std::unique_ptr<Optimizer>> optimizers_;
 };
 
-// kUsage for an entry of optim.group that is about no tensor of the model; before a run starts.
+// Throws kUsage for an entry of optim.group that matches no tensor of the model; called before a run
+// starts.
 void check_groups(const recipe::OptimOptions& options, const std::vector<layout::ParameterSpec>& parameters);
 
 }  // namespace longhaul::optim

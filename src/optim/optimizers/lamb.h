@@ -1,8 +1,11 @@
-// LAMB (arXiv 1904.00962; docs/sources/optimizers.md §3) as NVIDIA's apex has it: AdamW's direction, made as long for every tensor as its weights are.
+// LAMB (arXiv 1904.00962; docs/sources/optimizers.md §3) as in NVIDIA's apex: AdamW's direction, scaled for
+// every tensor to the length of its weights.
 //   m ← β1 m + (1 − β1) g;  v ← β2 v + (1 − β2) g²;  u = m̂ / (√v̂ + ε) + λ w;  w ← w − lr · ‖w‖/‖u‖ · u
-// The ratio is 1 where a norm is 0, and for tensors without weight decay (norms, biases) unless optim.nvlamb. optim.lamb_decay = "l2" adds λ w to the
-// gradient instead. Two states an element; two passes over memory on a CPU (kernels/updates), and one reduction between them: the squares of
-// norms, two numbers a tensor. The norms are those of logical tensors however they are cut: every expert has a ratio of its own.
+// The ratio is 1 when a norm is 0, and for tensors without weight decay (norms, biases) unless optim.nvlamb
+// is set. optim.lamb_decay = "l2" adds λ w to the gradient instead. Each element has two states. A step
+// makes two passes over memory on a CPU (kernels/updates), with one reduction between them: the squares of
+// the norms, two numbers for each tensor. Norms are those of logical tensors however they are cut: every
+// expert has a ratio of its own.
 #pragma once
 
 #include "kernels/updates/loops.h"
@@ -24,8 +27,8 @@ class Lamb final : public Elementwise {
   void moments(const StepSettings& settings);
   void update(const StepSettings& settings);
 
-  std::vector<Partials::Place> places_;  // one a piece
-  std::vector<bool> first_;              // likewise: whether the tensor is counted here
+  std::vector<Partials::Place> places_;  // one for each piece
+  std::vector<bool> first_;              // likewise: whether this rank counts the tensor
   Partials norms_;
 };
 

@@ -1,5 +1,6 @@
-// Lion (arXiv 2302.06675; docs/sources/optimizers.md §4), with decoupled weight decay: one state an element. On a CPU one pass over memory
-// (kernels/updates); LibTorch's operations elsewhere.
+// Lion (arXiv 2302.06675; docs/sources/optimizers.md §4), with decoupled weight decay. Each element has one
+// state. A step makes one pass over memory on a CPU (kernels/updates); on other devices it uses LibTorch's
+// operations.
 //   c = β1 m + (1 − β1) g;  w ← w (1 − lr λ) − lr sign(c);  m ← β2 m + (1 − β2) g
 #pragma once
 

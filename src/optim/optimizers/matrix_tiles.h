@@ -1,6 +1,9 @@
-// MatrixTiles: the walk of optimizers of matrices over a CPU's threads (kernels/updates/factored.h, tiles.h). A vector is a row.
-// Matrices that are cut over ranks go through each pass together, because sums wait for all of them; one that is not goes through all passes by itself,
-// while it lies in a cache (MatrixWalks). A narrow momentum (narrow_state.h) is made wide in a buffer, one run of a row after the other, and kept again where a pass writes it.
+// MatrixTiles: divides the work of optimizers of matrices over the threads of a CPU
+// (kernels/updates/factored.h, tiles.h). A vector counts as a row. Matrices that are cut over ranks go
+// through each pass together, because their sums must be reduced before the next pass; a matrix that is not
+// cut goes through all passes by itself, while it is in a cache (MatrixWalks). A narrow momentum
+// (narrow_state.h) is widened in a buffer, one run of a row after the other, and narrowed again when a pass
+// writes it.
 #pragma once
 
 #include <functional>
@@ -26,17 +29,18 @@ class MatrixTiles {
   enum class Momentum { kUnused, kRead, kWritten };
 
   MatrixTiles() = default;
-  // Of those of `matrices` that are named.
+  // Takes those of `matrices` that `named` lists.
   MatrixTiles(const std::vector<Matrix>& matrices, std::vector<size_t> named);
-  // Whether the loops take all of them: not where a tensor is on another device or its numbers do not lie side by side.
+  // Whether the loops support all of them: false when a tensor is on another device or is not contiguous.
   static bool take(const std::vector<Matrix>& matrices, MatrixImplementation implementation);
   size_t size() const { return named_.size(); }
-  size_t named(size_t matrix) const { return named_[matrix]; }  // which of `matrices` a place's matrix is
+  size_t named(size_t matrix) const { return named_[matrix]; }  // the index in `matrices` of a place's matrix
   bool empty() const { return named_.empty(); }
   const kernels::TilePlan& plan() const { return plan_; }
   const std::vector<Place>& tiles() const { return plan_.tiles(); }
 
-  // body(tile, place) on all threads, for fp32 or fp64: everything of the tile but factors and sums. `step`: that a momentum is kept with.
+  // Calls body(tile, place) on all threads, for fp32 or fp64; the tile is filled in except for factors and
+  // sums. `step`: the step with which a narrow momentum is kept.
   template <class Body>
   void run(Momentum momentum, int64_t step, const Body& body) const {
     plan_.each_tile([&](const Place& place) {
@@ -46,7 +50,7 @@ class MatrixTiles {
         run_tile<float>(momentum, step, place, body);
     });
   }
-  // body(matrix) on all threads, for what is worked out from sums.
+  // Calls body(matrix) on all threads, for values that are computed from sums.
   void each_matrix(const std::function<void(size_t matrix)>& body) const { plan_.each_matrix(body); }
 
  private:
@@ -91,16 +95,19 @@ class MatrixTiles {
   kernels::TilePlan plan_;
 };
 
-// The phases of such an optimizer, each in two forms.
+// The phases of an optimizer of matrices, each in two forms: fused loops, and LibTorch's operations.
 class MatrixWalks {
  public:
   struct Phase {
     const char* name;
-    Partials* partials;                                                                 // of the last one null
-    std::function<void(const MatrixTiles& tiles, const StepSettings& settings)> fused;  // of these matrices, on all threads
-    std::function<void(const StepSettings& settings)> operations;                       // of all of them, by LibTorch's
+    // Null for the last phase.
+    Partials* partials;
+    // Updates these matrices, on all threads.
+    std::function<void(const MatrixTiles& tiles, const StepSettings& settings)> fused;
+    // Updates all matrices, with LibTorch's operations.
+    std::function<void(const StepSettings& settings)> operations;
 
-    // Both are members of the optimizer, which must outlive it.
+    // Both functions are members of the optimizer, which must outlive the phase.
     template <class Owner>
     static Phase of(Owner& owner, const char* name, Partials* partials, void (Owner::*fused)(const MatrixTiles&, const StepSettings&),
                     void (Owner::*operations)(const StepSettings&)) {
@@ -108,10 +115,12 @@ class MatrixWalks {
     }
   };
   MatrixWalks() = default;
-  // Not usable, so that LibTorch's operations serve, where MatrixTiles does not take them.
+  // When MatrixTiles does not support the matrices, these walks are not usable and LibTorch's operations
+  // are used.
   MatrixWalks(const std::vector<MatrixTiles::Matrix>& matrices, MatrixImplementation implementation);
-  // For Optimizer::add_phase: matrices that are cut go through the phases as they come, the others through all of them in the last one. `refresh`: what
-  // follows the last one, of what the loops have not done (Optimizer::refresh_members). These walks must outlive them.
+  // The phases for Optimizer::add_phase: matrices that are cut go through the phases one at a time, the
+  // others through all of them in the last phase. `refresh`: finishes after the last phase what the loops
+  // have not done (Optimizer::refresh_members). These walks must outlive the phases.
   std::vector<optim::Phase> phases(std::vector<Phase> given, const std::function<void(const StepSettings& settings, Parts)>& refresh) const;
 
  private:

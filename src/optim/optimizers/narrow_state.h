@@ -1,7 +1,9 @@
-// NarrowState: a moment of one matrix kept in bf16 or in 8 bits (recipe: optim.state_dtype; kernels/narrow_states has the formats). It is read
-// and kept in runs of a row; a run never leaves its block of optim.state_block columns of the logical matrix. Blocks, and the random numbers of their rounding
-// (stream "optimizer/<kind>/<tensor>", by step and block), are the logical matrix's, so the bits do not depend on how many ranks share it. Cut columns are
-// fine for bf16; in 8 bits a block has one scale, so columns must be cut between blocks, and are refused elsewhere (kUsage). CPU only.
+// NarrowState: a moment of one matrix, kept in bf16 or in 8 bits (recipe: optim.state_dtype;
+// kernels/narrow_states has the formats). It is read and kept in runs of a row; a run never crosses the
+// border of its block of optim.state_block columns of the logical matrix. Blocks, and the random numbers of
+// their rounding (stream "optimizer/<kind>/<tensor>", by step and block), belong to the logical matrix, so
+// the bits do not depend on how many ranks share it. bf16 allows any cut of the columns; in 8 bits a block
+// has one scale, so columns must be cut between blocks, and other cuts are refused (kUsage). CPU only.
 //
 // ShardState: a state of every element of a Shard, wide or narrow, for optimizers of matrices.
 // Different runs may be read and kept on different threads.
@@ -21,7 +23,8 @@ namespace longhaul::optim {
 class NarrowState {
  public:
   struct Format {
-    recipe::StateDtype dtype = recipe::StateDtype::kFloat32;  // kFloat32: undefined, the state is wide
+    // kFloat32: this object is undefined, and the state is wide.
+    recipe::StateDtype dtype = recipe::StateDtype::kFloat32;
     kernels::Signs signs = kernels::Signs::kBoth;
     int64_t block = 256;
     uint64_t seed = 0;
@@ -30,7 +33,8 @@ class NarrowState {
   NarrowState(const model::Parameter& parameter, size_t part, const std::string& kind, const Format& format);  // zeros
   bool defined() const { return values_.defined(); }
 
-  // Rows and columns are those of the share. How many elements from `column` on lie in one block.
+  // Rows and columns are those of this rank's share. run_from: how many elements from `column` on lie in
+  // one block.
   int64_t run_from(int64_t column) const;
   void read(int64_t row, int64_t column, int64_t count, float* to) const { read_run(row, column, count, to); }
   void read(int64_t row, int64_t column, int64_t count, double* to) const { read_run(row, column, count, to); }
@@ -64,12 +68,13 @@ class NarrowState {
 class ShardState {
  public:
   ShardState() = default;  // none
-  // A momentum, in what the options of its optimizer say; zeros.
+  // A momentum of zeros, in the format that its optimizer's options say.
   ShardState(const Shard& shard, const std::string& kind, const recipe::OptimOptions& options, uint64_t seed);
   bool defined() const { return wide_.defined() || narrow_.defined(); }
   const NarrowState& narrow() const { return narrow_; }
   const Tensor& wide() const { return wide_; }
-  // As a whole: the state itself where it is wide, else a copy in the dtype of the master, which put() keeps.
+  // The whole state: the state itself when it is wide, otherwise a copy in the dtype of the master, which
+  // put() keeps.
   Tensor take() const;
   void put(const Tensor& state, int64_t step) const;
   void append(std::vector<StateTensor>& to) const;

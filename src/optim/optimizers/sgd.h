@@ -1,5 +1,6 @@
-// SGD with momentum and decoupled weight decay: one state an element, without momentum none. On a CPU one pass over memory (kernels/updates);
-// LibTorch's operations elsewhere.
+// SGD with momentum and decoupled weight decay. Each element has one state, or none without momentum. A
+// step makes one pass over memory on a CPU (kernels/updates); on other devices it uses LibTorch's
+// operations.
 //   m ← μ m + g;  w ← w (1 − lr λ) − lr m, with Nesterov's momentum − lr (g + μ m)
 #pragma once
 

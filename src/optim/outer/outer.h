@@ -1,25 +1,40 @@
-// OuterLoop: workers (a rank, or an island of ranks that share a replica) train by themselves for τ steps, a round, and then meet (optim.outer;
-// docs/sources/co2.md). Of round t: x_t what all begin it with, the anchor; Δ_t the mean over workers of x_t - w behind their τ steps.
+// OuterLoop: workers (a rank, or a group of ranks that share a replica) train by themselves for τ steps,
+// called a round, and then combine their weights (optim.outer; docs/sources/co2.md). For round t, x_t is
+// the anchor, the weights with which all workers begin it, and Δ_t is the mean over workers of x_t - w
+// after their τ steps.
 //
 //   local_sgd   x ← x - Δ                                                         arXiv 1805.09767
 //   slowmo      m ← β m + Δ,  x ← x - α m                                         arXiv 1910.00643
 //   diloco      m ← β m + Δ,  x ← x - α (Δ + β m)                                 arXiv 2311.08105
 //   co2         m ← clip(β m + Δ_{t-1} / Λ),  x_{t+1} ← x_t - α m                 arXiv 2401.16265
-//               behind round t, whose Δ_t is summed while round t + 1 is trained. Λ = 1 + |x_t - x_{t-1}| / (τ · first step), the mean over workers
-//               of how long the first step of round t - 1 was: how far the anchor has moved, in lengths of a round;
-//               or a Λ for each tensor (optim/outer/outer_gaps.h). Without optim.outer_overlap Δ is that of the round itself and Λ is 1, as slowmo but for the clip
-//   delay_corrected   x ← x - Δ_{t-1}, w ← w + (x - y), y its weights behind round t - 1: what was learnt since stays      arXiv 2605.20866
-//   streaming   one fragment of the layers a round, in turn: diloco's x of it, w ← x + mix (w - x)                 arXiv 2501.18512
-//               both behind optim.outer_delay steps of the next round, or all of it. A fragment's turn comes every τ steps, so a round is τ / fragments
+//               This happens after round t, whose Δ_t is summed while round t + 1 is trained. Λ = 1 + |x_t -
+//               x_{t-1}| / (τ · first step) is the staleness gap; "first step" is the mean over workers of
+//               the length of the first step of round t - 1. So Λ measures how far the anchor has moved, in
+//               lengths of a round. Each tensor can have a Λ of its own (optim/outer/outer_gaps.h). Without
+//               optim.outer_overlap, Δ is that of the round itself and Λ is 1: the same as slowmo except for
+//               the clip.
+//   delay_corrected   x ← x - Δ_{t-1}, w ← w + (x - y)                            arXiv 2605.20866
+//               y: the worker's weights after round t - 1, so what it has learnt since then is kept.
+//   streaming   In each round one fragment of the layers, in turn: diloco's x of it, w ← x + mix (w - x)
+//                                                                                 arXiv 2501.18512
+// The last two apply their update optim.outer_delay steps into the next round, or at its end. In streaming
+// each fragment is exchanged every τ steps, so a round has τ / fragments steps.
 //
-// Workers go on from x but for the last two, whose weights are alike only behind the run's last round. Where optim.outer_by_lr, momenta are of Δ / γ,
-// γ the learning rate of the round that Δ is of, and steps of α γ, γ that of the round behind which weights move: what is late shrinks as the rate falls. A round is synchronous (x ← x - Δ of all weights, w ← x; what is on its way and the momentum are
-// dropped) where it is the first of co2 or the one that measures times, the last one of a method that hides exchanges, and of co2 where the learning
-// rate has fallen by more than half since what is on its way was made, and where the guard asks for it: the anchor's movement, per learning rate, has
-// grown by a tenth three times running. What co2 can bear is shown beside it: with δ the share of an error that a round takes away it swings further
-// and further from α δ / Λ = 1 - β on (docs/sources/co2.md §5).
+// Workers continue from x, except with the last two methods, where their weights become equal only after
+// the last round of the run. With optim.outer_by_lr, momenta are momenta of Δ / γ, where γ is the learning
+// rate of the round of Δ, and steps are α γ, where γ is the rate of the round after which weights move: so
+// a late Δ shrinks as the learning rate falls.
 //
-// A collective of all ranks in after_step(), of the same steps on all: nothing between two rounds waits for another worker. Not thread-safe.
+// A round is synchronous (x ← x - Δ of all weights, w ← x; the exchange in progress and the momentum are
+// dropped) in these cases: the first round of co2; the round that measures times; the last round of a
+// method that overlaps exchanges with training; for co2, when the learning rate has fallen by more than
+// half since the exchange in progress was started; and when the guard asks for it, because the anchor's
+// movement, per learning rate, has grown by a tenth three times in succession. The limit of stability of
+// co2 is reported too: with δ the share of an error that a round removes, it oscillates with growing
+// amplitude from α δ / Λ = 1 - β on (docs/sources/co2.md §5).
+//
+// after_step() is a collective call of all ranks at the same steps: between the ends of two rounds no
+// worker waits for another. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -38,57 +53,67 @@ namespace longhaul::optim {
 
 struct LocalStep {
   double lr = 0, loss = 0, seconds = 0;
-  int64_t left = 0;  // steps of the run behind this one; 0: it is the last
+  int64_t left = 0;  // steps of the run after this one; 0: it is the last
 };
 
-// A round that has ended, or what has come of one before it.
+// A round that has ended, or the result of an earlier round that has arrived.
 struct OuterRound {
   int64_t round = 0, steps = 0;
-  std::string synchronous;                            // why it was, of a method that hides exchanges; empty: it was not
+  // Why the round was synchronous, for a method that overlaps exchanges; empty: it was not.
+  std::string synchronous;
   std::optional<int64_t> applied;                     // the round whose Δ the weights have taken; none: nothing had arrived
-  std::optional<int64_t> fragment;                    // of it; none: all weights
-  double exchange_s = 0, waited_s = 0, update_s = 0;  // of what was applied; of which nobody computed; weights
-  double gap = 1;                                     // Λ; of many the mean
-  std::optional<double> strain;                       // of co2: α δ / Λ over 1 - β, at least; it swings from 1 on
+  std::optional<int64_t> fragment;                    // the fragment that was applied; none: all weights
+  // For what was applied: the exchange, the part of it in which this worker waited, the update of weights.
+  double exchange_s = 0, waited_s = 0, update_s = 0;
+  double gap = 1;                                     // Λ; the mean when each tensor has its own
+  // For co2: a lower bound of α δ / Λ divided by 1 - β; from 1 on the weights oscillate.
+  std::optional<double> strain;
   double gradient = 0, momentum = 0, movement = 0;    // norms: of Δ / Λ, of m, of the anchor's step
-  double clipped = 0;                                 // share of m's elements
+  double clipped = 0;                                 // share of m's elements that were clipped
   double loss = 0;                                    // mean over workers and steps of the round that was applied
   std::optional<OuterChoice> choice;
 };
 
 class OuterLoop {
  public:
-  // All must outlive it. Collective. Weights are the same on all workers.
+  // All arguments must outlive the object. A collective call. Weights must be the same on all workers.
   OuterLoop(const recipe::OuterOptions& options, Optimizer& optimizer, model::ParameterSet& parameters, parallel::Ranks& ranks);
   ~OuterLoop();
 
-  // Behind each step of this worker, skipped ones too. A round that ended with it.
+  // Call it after each step of this worker, skipped steps too. Returns a round if one ended with this step.
   std::optional<OuterRound> after_step(const LocalStep& step);
   bool between_rounds() const { return done_ == 0; }
-  // Once a round: a save behind this step waits least, for what is on its way has had nearly all the time that it may take, or there is nothing.
+  // True once in each round: a save after this step waits least, because the exchange in progress has had
+  // nearly all the time that it may take, or there is none.
   bool saves_well() const;
   int64_t every() const { return every_; }       // 0: not yet chosen
-  double waited_s() const { return waited_s_; }  // since it was made
+  double waited_s() const { return waited_s_; }  // total since the object was made
   int64_t rounds() const { return round_; }
 
-  // While `body` runs weights are the anchors, the same on all workers.
+  // While `body` runs, the weights are the anchors, the same on all workers.
   void with_agreed_weights(const std::function<void()>& body);
 
-  // ---- for checkpoints: tensors (OuterWeights::state), this worker's numbers, and facts that are all workers'
-  void settle();                                             // what is on its way has come; it waits to be applied
+  // ---- for checkpoints: tensors (OuterWeights::state), this worker's numbers, and facts that are the same
+  // for all workers
+  // Waits until the exchange in progress has arrived; it is applied later.
+  void settle();
   std::vector<StateTensor> state() const;                    // OuterWeights::state, OuterGaps::state
   Tensor worker_numbers() const { return worker_numbers_; }  // [2] fp64; written by a load
   nlohmann::json facts() const;
-  void restore(const nlohmann::json& facts);  // kCheckpoint where they are none
-  void begin_anew();                          // at the anchors, whose tensors have been read: the momentum stays, nothing is on its way
-  void forget();                              // anchors are the masters, which have been read; nothing else is known
+  void restore(const nlohmann::json& facts);  // kCheckpoint when they are not an outer loop's facts
+  // Begins a round at the anchors, whose tensors have been read: the momentum is kept, no exchange is in
+  // progress.
+  void begin_anew();
+  // The anchors become the masters, which have been read; momentum and exchange are dropped.
+  void forget();
 
  private:
   struct Shared {  // all workers'
     int64_t in_flight_round = -1, in_flight_steps = 0;
     double in_flight_lr = 0, movement = 0, relative_movement = 0;
     double gradient = 0,
-           earlier_movement = 0;  // |Δ| that weights took last, and the anchor's movement between its round and the one before
+           // |Δ| that was applied last; the anchor's movement between its round and the one before.
+           earlier_movement = 0;
     int64_t growing = 0;
   };
   int64_t fragments() const { return recipe::outer_fragments_of(options_); }
@@ -110,7 +135,8 @@ class OuterLoop {
   double first_step() const;
   void wait_for_sums(OuterRound& round);
   void choose(OuterRound& round, int64_t left);
-  // For a Δ of a round whose learning rate was `lr_of_round`, taken at `lr`. At a rate of 0 momenta have no unit: then only Δ counts, as in the limit.
+  // The numbers for a Δ of a round whose learning rate was `lr_of_round`, applied at the rate `lr`. At a
+  // rate of 0 momenta have no unit: then only Δ counts, as in the limit.
   kernels::OuterNumbers numbers_of(double lr_of_round, double lr, double gap) const;
   std::vector<double> gaps_of(const OuterWeights::Numbers& arrived, OuterRound& round);
   OuterWeights::Numbers own_numbers() const;
@@ -119,7 +145,7 @@ class OuterLoop {
   Optimizer& optimizer_;
   model::ParameterSet& parameters_;
   parallel::Ranks& ranks_;
-  std::unique_ptr<comm::Communicator> group_;  // of the workers, the outer loop's alone
+  std::unique_ptr<comm::Communicator> group_;  // the group of workers, used by the outer loop alone
   double counted_ = 0;                         // elements of a worker
   int64_t every_ = 0, round_ = 0, done_ = 0;   // done_: steps of this round
   Shared shared_;
@@ -129,7 +155,7 @@ class OuterLoop {
   int64_t started_ns_ = 0;
   OuterWeights weights_;
   std::optional<OuterGaps> gaps_;  // of each tensor
-  std::vector<comm::Work> works_;  // last: they use what is above
+  std::vector<comm::Work> works_;  // last: they use the members above
 };
 
 }  // namespace longhaul::optim

@@ -1,9 +1,14 @@
-// OuterWeights: what an outer loop keeps beside the masters of one rank: of every element that trains the anchor, the outer momentum, the
-// sums over workers that are made or on their way, and what this worker gave to them. The sums are one run of memory, with a few further numbers behind
-// them that go the same way, in pieces so small that a worker's own calls go between them. They may be exchanged in fragments, one after the other:
-// layer l is of fragment l mod their number, the embedding of the first, what else is outside the layers of the last, so that all layouts of a
-// worker have the same. Shares and rectangles are those of the masters (ZeRO, tensor, pipeline ranks): a rank
-// meets those who hold the same of other workers, and nobody else. On the CPU, threads share the work; sums are added in one order. Not thread-safe.
+// OuterWeights: what an outer loop keeps in addition to the masters of one rank. For every element that
+// trains: the anchor, the outer momentum, the sums over workers that are finished or being exchanged, and
+// what this worker contributed to them.
+//
+// The sums are one contiguous run of memory, followed by a few more numbers that are reduced in the same
+// way; they are sent in pieces so small that the worker's own calls can run in between. The sums may be
+// exchanged in fragments, one after the other: layer l is in fragment l mod the number of fragments, the
+// embedding in the first, all other tensors outside the layers in the last, so that all layouts of a worker
+// have the same fragments. Shares and rectangles are those of the masters (ZeRO, tensor-parallel and
+// pipeline ranks): a rank exchanges only with the ranks of other workers that hold the same share. On the
+// CPU, threads share the work; sums are added in one fixed order. Not thread-safe.
 #pragma once
 
 #include <span>
@@ -19,39 +24,44 @@ struct OuterKept {
   bool momentum = false, sent = false;
   bool narrow = false;  // sums travel in bf16
   int64_t fragments = 1;
-  bool by_tensor = false;  // a number of each tensor goes with the sums
+  bool by_tensor = false;  // one number for each tensor is sent with the sums
 };
 
 class OuterWeights {
  public:
   static constexpr int64_t kAll = -1;                     // fragments
   static constexpr std::string_view kOwn = "outer_sent";  // the state that each worker has of its own
-  static constexpr size_t kNumbers = 2;                   // that go with the sums; behind them, if by_tensor, one a tensor
+  // The numbers that are sent with the sums; with by_tensor, one for each tensor follows.
+  static constexpr size_t kNumbers = 2;
   using Numbers = std::vector<double>;
 
   OuterWeights(const Optimizer& optimizer, const model::ParameterSet& parameters, const OuterKept& kept);  // anchors are the masters
 
-  // The steps of kernels/updates/outer.h on everything; squares and counts are of what this rank counts first. gaps: by tensor, what the scale is divided by;
-  // empty: nothing.
+  // Applies the steps of kernels/updates/outer.h to everything; squares and counts cover the elements that
+  // this rank counts first. gaps: for each tensor, the divisor of the scale; empty: none.
   kernels::OuterSums update(const kernels::OuterNumbers& numbers, int64_t fragment = kAll, std::span<const double> gaps = {});
   void take_difference(bool returns, int64_t fragment = kAll);
   struct Distances {
-    double counted = 0;              // of what this rank counts first
-    std::vector<double> of_tensors;  // of all that this rank has of each, counted elsewhere or not
+    double counted = 0;              // of the elements that this rank counts first
+    // For each tensor: over everything that this rank has of it, counted elsewhere or not.
+    std::vector<double> of_tensors;
   };
-  Distances squared_distances() const;                                         // of weights from anchors
-  const std::vector<double>& squared_movements() const { return movements_; }  // anchors', since differences were taken
+  // The squared distances of the weights from the anchors.
+  Distances squared_distances() const;
+  // The squared movements of the anchors, since differences were taken.
+  const std::vector<double>& squared_movements() const { return movements_; }
   size_t tensors() const { return movements_.size(); }
   void forget_momentum();
-  void exchange();  // masters and anchors
+  void exchange();  // swaps masters and anchors
   void masters_from_anchors();
   void anchors_from_masters();
 
   std::vector<comm::Work> start_sums(comm::Communicator& workers, const Numbers& numbers, int64_t fragment = kAll);
-  void take_sums(int64_t fragment = kAll);                            // behind the end of that work
-  Numbers numbers(int64_t fragment = kAll) const;                     // of the sums that have come
+  void take_sums(int64_t fragment = kAll);                            // after that work has ended
+  Numbers numbers(int64_t fragment = kAll) const;                     // of the sums that have arrived
   void set_numbers(const Numbers& numbers, int64_t fragment = kAll);  // the first kNumbers
-  Tensor number_of_tensor(size_t tensor) const;                       // a view [1] of the one that goes with the sums
+  // A view [1] of the tensor's number that is sent with the sums.
+  Tensor number_of_tensor(size_t tensor) const;
   // "anchor", "momentum", "in_flight" and kOwn of every logical tensor that trains.
   std::vector<StateTensor> state() const;
   double counted() const { return counted_; }  // elements
@@ -66,7 +76,7 @@ class OuterWeights {
   };
   struct Fragment {
     size_t first = 0, last = 0;       // of stretches_
-    int64_t begin = 0, elements = 0;  // in sums_; its numbers lie behind
+    int64_t begin = 0, elements = 0;  // in sums_; its numbers follow
   };
   Fragment range_of(int64_t fragment) const;
   template <class Real>

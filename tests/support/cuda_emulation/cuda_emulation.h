@@ -1,8 +1,10 @@
-// The CUDA execution model on a CPU, so that the very kernels of the GPU run in the tests: one fibre per CUDA thread of a block,
-// blocks one after another. Warp-wide calls complete when all 32 lanes have made the same one, barriers when all threads have; a
-// block that cannot go on is an error that says who waits where. Shared memory starts as NaN in every block and has guards;
-// asynchronous copies land as late as the program allows, or at once. The order in which threads run can be varied: results must not depend
-// on it. Not for speed. One launch at a time per thread of the host.
+// Emulates the CUDA execution model on a CPU, so that the GPU's own kernels run in the tests: one fibre for
+// each CUDA thread of a block, one block after another. A warp-wide call completes when all 32 lanes have
+// made the same call, a barrier when all threads have reached it; a block that cannot continue is an error
+// that says which threads wait where. Shared memory starts as NaN in every block and has guards;
+// asynchronous copies complete as late as the program allows, or at once. The order in which threads run
+// can be varied, because results must not depend on it. It is not meant to be fast. One launch at a time
+// for each thread of the host.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +13,13 @@
 struct EmulatedIndex {
   unsigned x = 0;
 };
-// The names that CUDA gives every thread.
+// The variables that CUDA defines in every thread.
 extern thread_local EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
 void __syncthreads();
 
 namespace longhaul::kernels::cuda::emulation {
 
-enum class Order { kAscending, kDescending, kShuffled };  // kShuffled: asynchronous copies land at once
+enum class Order { kAscending, kDescending, kShuffled };  // kShuffled: asynchronous copies complete at once
 void set_order(Order order);
 
 void run(const char* name, int64_t blocks, int threads, int shared_bytes, const std::function<void()>& body);

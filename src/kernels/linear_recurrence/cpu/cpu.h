@@ -1,6 +1,8 @@
-// Our own CPU form of linear_recurrence: bf16 or fp32 inputs, fp32 state, every kind of decay. Chunked products (kernels/block) inside
-// segments (plan.h), documents and heads side by side; short documents token by token. Bitwise the same for any number of threads and
-// any execution. Backward keeps the inputs and one state per segment, and recomputes the rest (docs/sources/linear-attention.md §2).
+// Our own CPU form of linear_recurrence: bf16 or fp32 inputs, fp32 state, every kind of decay. Chunked
+// products (kernels/block) inside segments (plan.h), with documents and heads in parallel; short documents
+// are computed token by token. The bits are the same for any number of threads and any execution. The
+// backward pass keeps the inputs and one state per segment, and recomputes the rest
+// (docs/sources/linear-attention.md §2).
 #pragma once
 
 #include "kernels/linear_recurrence/problem.h"

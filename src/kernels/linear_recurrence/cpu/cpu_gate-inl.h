@@ -1,5 +1,6 @@
-// The gates of op.h, on rows of fp32 logits. Included by cpu_loops-inl.h, once per instruction set. Sources: docs/sources/linear-attention.md §5.3; what is small
-// is formed as a product or quotient, never as a difference from 1.
+// The gates of op.h, on rows of fp32 logits. Included by cpu_loops-inl.h, once per instruction set.
+// Sources: docs/sources/linear-attention.md §5.3; small values are computed as a product or quotient, never
+// as a difference from 1.
 
 struct Sigmoids {
   Real of, rest;  // σ(x), σ(−x)

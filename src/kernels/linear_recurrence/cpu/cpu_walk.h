@@ -1,5 +1,6 @@
-// The walks of the CPU recurrence over blocks and segments (plan.h), one parallel region per pass. What is written by which thread never
-// matters: work items are taken from a counter, and each result belongs to one item.
+// The loops of the CPU recurrence over blocks and segments (plan.h), one parallel region for each pass.
+// Results do not depend on which thread computes what: work items are taken from a counter, and each result
+// belongs to one item.
 #pragma once
 
 #include <algorithm>

@@ -50,7 +50,7 @@ struct RecurrenceJobGate {
   HeadView<uint16_t> d_logits;
 };
 
-// What all threads share.
+// The data that all threads share.
 template <class Element>
 struct RecurrenceJob {
   HeadView<const Element> q, k, v, d_o;  // k unused when tied

@@ -1,6 +1,7 @@
-// Rows that will be read soon and lie far apart in memory (those of one head), where the processor does not see them coming. They are
-// fetched into the second-level cache a few at a time between the products of the block before: what a burst asks for beyond the
-// processor's queue of misses is lost. One thread's.
+// Prefetches rows that will be read soon and are far apart in memory (those of one head), which the
+// processor does not predict. They are fetched into the second-level cache a few at a time between the
+// products of the previous block, because requests beyond the processor's queue of misses are dropped. For
+// one thread.
 #pragma once
 
 #include <algorithm>

@@ -34,7 +34,7 @@ struct RecurrencePlan {
   RecurrenceExecution execution = RecurrenceExecution::kFused;
 };
 
-// What the choice of an execution depends on.
+// The values on which the choice of an execution depends.
 struct RecurrenceCost {
   int64_t sequences_per_document = 1;  // heads that can run side by side
   int64_t key = 1, value = 1;

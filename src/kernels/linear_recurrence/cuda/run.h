@@ -1,9 +1,11 @@
-// A run: the one recurrence that the forward pass and each gradient of linear_recurrence are, with its operands in their roles.
+// A run: the recurrence that the forward pass and each gradient of linear_recurrence have in common, with
+// its operands in their roles.
 //
-//   o = scale · (e^b q S + write · A v), S ← e^{total} S + write · (e^{total − b} k)ᵀ v        (docs/sources/linear-attention.md §2; b in units of log 2)
+//   o = scale · (e^b q S + write · A v), S ← e^{total} S + write · (e^{total − b} k)ᵀ v
+//   (docs/sources/linear-attention.md §2; b in units of log 2)
 //
-// b are sums of log-decays within a chunk. A run `late` decays after a token has been read instead of before it is written: b is then
-// the exclusive sum.
+// b are sums of log-decays within a chunk. A `late` run decays after a token has been read instead of
+// before it is written: b is then the exclusive sum.
 #pragma once
 
 #include "kernels/cuda/mma.h"

@@ -1,7 +1,8 @@
-// How long the segments of a CUDA form should be: a model of time, of which nothing has been measured (bench/results/gpu.md has its
-// figures and where they come from). Unsplit, nothing is read twice, but a document of a head is walked by few blocks, one chunk after
-// the other. Split, more multiprocessors have work, or more of it to change to while they wait, and a first pass over all segments but
-// the last of each document finds the states that enter them.
+// Chooses the length of the segments of a CUDA form with a model of its time, of which nothing has been
+// measured (bench/results/gpu.md has its figures and their sources). Unsplit, nothing is read twice, but
+// only few blocks work on a head of a document, one chunk after the other. Split, more multiprocessors have
+// work, or more work to switch to while they wait, but a first pass over all segments but the last of each
+// document must find the states that enter them.
 #pragma once
 
 #include <algorithm>
