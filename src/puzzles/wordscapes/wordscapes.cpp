@@ -35,6 +35,7 @@ class Growing {
 
   bool grow(int64_t words, int64_t crossings) {
     place_first();
+    if (placed() == 0) return false;  // the dictionary has no such word
     for (int64_t i = 0; i < 30 * words && placed() < words; ++i) {
       // Once there are some words, crossings that a word a time would not bring come from words that cross several others.
       const int64_t missing = crossings - crossings_, left = words - placed();

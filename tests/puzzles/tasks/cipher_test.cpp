@@ -13,7 +13,7 @@
 namespace longhaul::puzzles::cipher {
 namespace {
 
-const Cipher& named(std::string_view name) { return *std::ranges::find(ciphers(), name, &Cipher::name); }
+const Cipher& cipher_named(std::string_view name) { return *std::ranges::find(ciphers(), name, &Cipher::name); }
 
 TEST(Cipher, KnownTexts) {
   const std::string abc = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", square = "ABCDEFGHIKLMNOPQRSTUVWXYZ", six = abc + "0123456789";
@@ -37,7 +37,7 @@ TEST(Cipher, KnownTexts) {
       {"adfgvx", {{"square", six}, {"order", {2, 1}}}, "AZ", "ADAV"},                    // AA and VD, the second column first
       {"power", {{"n", 33}, {"e", 3}, {"d", 7}}, "BC", "8 27"}};
   for (const auto& known : kKnown) {
-    const Cipher& cipher = named(known.name);
+    const Cipher& cipher = cipher_named(known.name);
     ASSERT_TRUE(cipher.is_key(known.key)) << known.name;
     EXPECT_EQ(cipher.encrypt(known.key, known.text), known.code) << known.name;
     EXPECT_EQ(cipher.decrypt(known.key, known.code), known.text) << known.name;
