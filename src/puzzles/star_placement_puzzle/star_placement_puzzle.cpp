@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kLargestSide = 12;
 constexpr int64_t kLeastSideForTwo = 9;  // with side 8 there are two placements only, and with smaller sides none
-constexpr Knob kKnobs[] = {{"side", 5, kLargestSide, 6, 11, "rows, columns and regions"},
+constexpr Knob kKnobs[] = {{"side", 5, kLargestSide, 7, 10, "rows, columns and regions"},
                            {"stars", 1, 2, 1, 2, "stars of each row, column and region (2: from side 9)"}};
 
 std::string solution_of(const CellSet& stars, const LetterGrid& letters) {

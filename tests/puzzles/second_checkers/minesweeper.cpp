@@ -29,10 +29,10 @@ struct PlainMines {
 
   // Fills `mine` (-1: open) so that all numbers are right; false: that cannot be.
   bool arrange(std::vector<int>& mine) const {
-    size_t open_at = 0;
-    bool any_open = false;
+    size_t open_at = hidden.size();  // the first number that has open cells
     for (bool again = true; again;) {
-      again = any_open = false;
+      again = false;
+      open_at = hidden.size();
       for (size_t i = 0; i < hidden.size(); ++i) {
         int have = 0, open = 0;
         for (const size_t cell : hidden[i]) have += mine[cell] == 1 ? 1 : 0, open += mine[cell] < 0 ? 1 : 0;
@@ -42,12 +42,11 @@ struct PlainMines {
           for (const size_t cell : hidden[i]) mine[cell] = mine[cell] >= 0 ? mine[cell] : have == wanted[i] ? 0 : 1;
           again = true;
         } else {
-          any_open = true;
-          open_at = i;
+          open_at = std::min(open_at, i);
         }
       }
     }
-    if (!any_open) return true;
+    if (open_at == hidden.size()) return true;
     const size_t cell = *std::ranges::find_if(hidden[open_at], [&](size_t each) { return mine[each] < 0; });
     for (const int value : {1, 0}) {
       std::vector<int> tried = mine;
@@ -82,9 +81,20 @@ bool plain_minesweeper(const nlohmann::json& given, const std::string& text) {
   while (!asked.empty()) {
     const size_t cell = *asked.begin();
     asked.erase(cell);
+    // Numbers near the cell come first, so that what cannot be is seen there.
+    const size_t columns = rows[0].size();
+    std::vector<std::pair<size_t, size_t>> order;  // (distance, number)
+    for (size_t i = 0; i < board.hidden.size(); ++i) {
+      const auto far = [](size_t a, size_t b) { return a > b ? a - b : b - a; };
+      const size_t other = board.hidden[i].empty() ? cell : board.hidden[i][0];
+      order.emplace_back(std::max(far(other / columns, cell / columns), far(other % columns, cell % columns)), i);
+    }
+    std::ranges::sort(order);
+    PlainMines near;
+    for (const auto& [distance, i] : order) near.hidden.push_back(board.hidden[i]), near.wanted.push_back(board.wanted[i]);
     std::vector<int> mine(rows.size() * rows[0].size(), -1);
     mine[cell] = 0;
-    if (board.arrange(mine)) {
+    if (near.arrange(mine)) {
       std::erase_if(asked, [&](size_t other) { return mine[other] != 1; });
     } else {
       certain.insert(cell);
