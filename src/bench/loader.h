@@ -24,7 +24,7 @@ struct LoaderRequest {
 
 struct LoaderRow {
   bool shared = false;
-  double bytes = 0;           // bytes of tokens that were read from the disk
+  double bytes = 0;  // bytes of tokens that were read from the disk
   // Waiting time at the beginning of a step, of the reader that waited longest; median over the steps after
   // the first.
   double stall_s = 0;

@@ -18,7 +18,7 @@
 namespace longhaul::bench {
 
 struct PlanCheckRequest {
-  int64_t steps = 20;            // steps of each run
+  int64_t steps = 20;  // steps of each run
   // Passes through all runs: other load on the machine rarely disturbs the same run twice.
   int64_t rounds = 1;
   bool processes = false;        // ranks are processes under `launch`, else threads

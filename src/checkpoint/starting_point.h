@@ -31,7 +31,7 @@ class StartingPoint {
   const std::filesystem::path& tokenizer() const { return tokenizer_; }  // its tokenizer.json; empty: none
   // The folder with the files that export writes again.
   const std::filesystem::path& beside() const { return beside_; }
-  const nlohmann::json& origin() const { return origin_; }               // for the environment of the run's checkpoints
+  const nlohmann::json& origin() const { return origin_; }  // for the environment of the run's checkpoints
 
   // [model], data.tokenizer and the roles of its tokens, as defaults that the recipe overrides.
   recipe::FirstWords first_words() const;

@@ -25,11 +25,11 @@ struct Disagreement {
     kPartner,  // a message without a matching send or receive
   };
   Kind kind = Kind::kCalls;
-  std::string group;           // the group's path
-  std::string call;            // "all_reduce 'loss' (call 812)"
+  std::string group;  // the group's path
+  std::string call;   // "all_reduce 'loss' (call 812)"
   // Ranks of the world: those that differ from the majority, those that are missing, or the two of a pair.
   std::vector<int64_t> ranks;
-  std::string text;            // one line for people that says everything
+  std::string text;  // one line for people that says everything
 };
 
 struct Comparison {

@@ -16,7 +16,7 @@ struct Grid {
   std::vector<std::string> rows, columns;
   // [rows][columns], 0 to 1; NaN where the kind has no question as short as that.
   std::vector<std::vector<double>> values;
-  double mean() const;                      // the mean over the questions that were asked
+  double mean() const;  // the mean over the questions that were asked
 };
 
 struct GridRequest {

@@ -16,12 +16,12 @@
 namespace longhaul::evaluate {
 
 struct EvaluationResult {
-  double loss = 0;           // nats per token
+  double loss = 0;  // nats per token
   // Σ nats / ln 2 / bytes of the text that the targets represent; 0 where bytes are not counted (masked
   // tokens).
   double bits_per_byte = 0;
-  double perplexity = 0;     // exp(loss)
-  int64_t tokens = 0;        // targets
+  double perplexity = 0;  // exp(loss)
+  int64_t tokens = 0;     // targets
   int64_t bytes = 0;
   double bits_per_token() const { return loss / std::numbers::ln2; }
   std::optional<double> accuracy;  // share of targets that are the likeliest token; only if requested

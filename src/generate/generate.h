@@ -27,8 +27,8 @@ struct GenerateSettings {
   double temperature = 0.8;
   int64_t top_k = 0;
   double top_p = 0.95;
-  uint64_t seed = 0;            // sequence i of a call draws with seed + i
-  int64_t count = 1;            // sequences for each prompt, which is read once
+  uint64_t seed = 0;  // sequence i of a call draws with seed + i
+  int64_t count = 1;  // sequences for each prompt, which is read once
   // Only ids below this are drawn: a model may have more rows than its tokenizer has tokens. 0: all of the
   // model's rows.
   int64_t vocabulary = 0;

@@ -37,10 +37,10 @@ class PrefixCache {
   void keep(std::span<const int64_t> ids, int64_t row);
 
   struct Counts {
-    int64_t prompts = 0, continued = 0;       // prompts, and those of them that found a prefix
+    int64_t prompts = 0, continued = 0;  // prompts, and those of them that found a prefix
     // Tokens of the prompts, and those of them in prefixes that were found.
     int64_t tokens = 0, tokens_not_read = 0;
-    int64_t dropped = 0;                      // prefixes that were dropped to make room
+    int64_t dropped = 0;  // prefixes that were dropped to make room
   };
   const Counts& counts() const { return counts_; }
   int64_t kept() const { return kept_; }  // prefixes

@@ -16,8 +16,8 @@ struct DecodeRequest {
   std::string preset = "first-run";
   // Sequences; tokens of each prompt; new tokens of each sequence.
   int64_t count = 16, prompt = 32, tokens = 64;
-  std::string dtype = "bf16", experts;           // experts: "int8", or empty: the dtype alone
-  int64_t runs = 3;                              // timed runs of each way, after one that is not timed
+  std::string dtype = "bf16", experts;  // experts: "int8", or empty: the dtype alone
+  int64_t runs = 3;                     // timed runs of each way, after one that is not timed
   uint64_t seed = 0;
   at::Device device = at::kCPU;
 };

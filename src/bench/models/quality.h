@@ -61,8 +61,8 @@ struct RunFigures {
   // Bits per byte of everything held out; infinite if the run did not finish, or the result is not a
   // number.
   double bits_per_byte = 0;
-  double worst_loss = 0;     // of the steps after the first tenth, nats per token
-  double step_s = 0;         // median
+  double worst_loss = 0;  // of the steps after the first tenth, nats per token
+  double step_s = 0;      // median
   // Bytes of state per parameter in addition to its master, outer loops' state included.
   double state_bytes = 0;
   int64_t tokens = 0;

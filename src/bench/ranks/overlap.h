@@ -40,7 +40,7 @@ namespace longhaul::bench {
 
 struct OverlapRow {
   std::string section, setting;
-  double compute_s = 0;        // the step without delay
+  double compute_s = 0;  // the step without delay
   // Pipeline, steady state: of a message; in the others of all calls one after the other.
   double communication_s = 0;
   TracedStep step;

@@ -21,7 +21,7 @@ namespace longhaul::checkpoint {
 
 struct DiskNeed {
   std::filesystem::path folder;
-  int64_t one_bytes = 0;    // one checkpoint
+  int64_t one_bytes = 0;  // one checkpoint
   // The most checkpoints at one time: those that retention keeps, and the one being written before an old
   // one is removed.
   int64_t most = 0;

@@ -16,9 +16,9 @@ class Store {
   virtual bool has(const std::string& key) = 0;
   // false: the key did not appear in time.
   virtual bool wait_for(const std::string& key, std::chrono::milliseconds timeout) = 0;
-  virtual std::string get(const std::string& key) = 0;                                   // waits for the key
-  virtual std::vector<std::string> get(const std::vector<std::string>& keys) = 0;        // waits for all
-  virtual int64_t add(const std::string& key, int64_t number) = 0;                       // the sum
+  virtual std::string get(const std::string& key) = 0;                             // waits for the key
+  virtual std::vector<std::string> get(const std::vector<std::string>& keys) = 0;  // waits for all
+  virtual int64_t add(const std::string& key, int64_t number) = 0;                 // the sum
 };
 
 }  // namespace longhaul::comm

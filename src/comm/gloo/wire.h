@@ -31,9 +31,9 @@ class Transmission {
 };
 
 struct WireOptions {
-  std::string host = "127.0.0.1";                                // host of rank 0
-  uint16_t port = 0;                                             // 0: any free port, for a rank that serves
-  bool serves = false;                                           // this rank holds the store
+  std::string host = "127.0.0.1";  // host of rank 0
+  uint16_t port = 0;               // 0: any free port, for a rank that serves
+  bool serves = false;             // this rank holds the store
   // Prefix of all keys, so that one store serves several attempts.
   std::string prefix;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for reaching the store, and for connecting to all others

@@ -36,10 +36,10 @@ struct Failure {
 
 struct World {
   explicit World(int64_t size) : wake(static_cast<size_t>(size)) {}
-  std::mutex mutex;                           // protects all groups of this world
+  std::mutex mutex;  // protects all groups of this world
   // For each rank: something that it may be waiting for has changed.
   std::vector<std::condition_variable> wake;
-  std::optional<Failure> failure;             // the first failure; permanent
+  std::optional<Failure> failure;  // the first failure; permanent
 };
 
 class Rendezvous;
@@ -124,9 +124,9 @@ class Rendezvous {
   std::string name_;
   std::vector<int64_t> world_ranks_;
   Timeout timeout_;
-  std::vector<int64_t> started_;                             // by rank: how many collective calls
-  std::vector<std::string> last_;                            // by rank: the last of them
-  std::vector<bool> left_;                                   // by rank
+  std::vector<int64_t> started_;   // by rank: how many collective calls
+  std::vector<std::string> last_;  // by rank: the last of them
+  std::vector<bool> left_;         // by rank
   // The collective calls that still miss ranks, in order.
   std::deque<std::shared_ptr<Operation>> gathering_;
   int64_t first_gathering_ = 0;                              // sequence number of the first of them

@@ -34,7 +34,7 @@ struct RouterOptions {
   // The weights of a token's choices sum to one (except for 1e-20, because all of its sigmoids may vanish);
   // else they are its scores.
   bool normalised = true;
-  double scale = 1;        // factor of the weights
+  double scale = 1;  // factor of the weights
   // Experts form `groups` groups of neighbours. A group is ranked by the sum of its k / groups_per_token
   // best values (scores and bias), and the experts are chosen from the groups_per_token best groups (ties:
   // the lower group).

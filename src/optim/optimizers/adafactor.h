@@ -39,9 +39,9 @@ class Adafactor final : public Optimizer {
   bool torch() const { return options_.adafactor_form == recipe::AdafactorForm::kTorch; }
   // β2 of the current step.
   double beta2() const;
-  Tensor normalised(const Matrix& matrix, const StepSettings& settings) const;                  // u
-  double step_size(const Matrix& matrix, double lr) const;                                      // α
-  double shrink(const Matrix& matrix) const;                                                    // of û
+  Tensor normalised(const Matrix& matrix, const StepSettings& settings) const;  // u
+  double step_size(const Matrix& matrix, double lr) const;                      // α
+  double shrink(const Matrix& matrix) const;                                    // of û
   // Lower bound of the square of u's divisor.
   double floor() const;
   // Whether the momentum averages steps (α û), or else updates (û).

@@ -61,16 +61,16 @@ struct OuterRound {
   int64_t round = 0, steps = 0;
   // Why the round was synchronous, for a method that overlaps exchanges; empty: it was not.
   std::string synchronous;
-  std::optional<int64_t> applied;                     // the round whose Δ the weights have taken; none: nothing had arrived
-  std::optional<int64_t> fragment;                    // the fragment that was applied; none: all weights
+  std::optional<int64_t> applied;   // the round whose Δ the weights have taken; none: nothing had arrived
+  std::optional<int64_t> fragment;  // the fragment that was applied; none: all weights
   // For what was applied: the exchange, the part of it in which this worker waited, the update of weights.
   double exchange_s = 0, waited_s = 0, update_s = 0;
-  double gap = 1;                                     // Λ; the mean when each tensor has its own
+  double gap = 1;  // Λ; the mean when each tensor has its own
   // For co2: a lower bound of α δ / Λ divided by 1 - β; from 1 on the weights oscillate.
   std::optional<double> strain;
-  double gradient = 0, momentum = 0, movement = 0;    // norms: of Δ / Λ, of m, of the anchor's step
-  double clipped = 0;                                 // share of m's elements that were clipped
-  double loss = 0;                                    // mean over workers and steps of the round that was applied
+  double gradient = 0, momentum = 0, movement = 0;  // norms: of Δ / Λ, of m, of the anchor's step
+  double clipped = 0;                               // share of m's elements that were clipped
+  double loss = 0;                                  // mean over workers and steps of the round that was applied
   std::optional<OuterChoice> choice;
 };
 
@@ -113,7 +113,7 @@ class OuterLoop {
     double in_flight_lr = 0, movement = 0, relative_movement = 0;
     double gradient = 0,
            // |Δ| that was applied last; the anchor's movement between its round and the one before.
-           earlier_movement = 0;
+        earlier_movement = 0;
     int64_t growing = 0;
   };
   int64_t fragments() const { return recipe::outer_fragments_of(options_); }

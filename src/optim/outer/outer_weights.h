@@ -42,7 +42,7 @@ class OuterWeights {
   kernels::OuterSums update(const kernels::OuterNumbers& numbers, int64_t fragment = kAll, std::span<const double> gaps = {});
   void take_difference(bool returns, int64_t fragment = kAll);
   struct Distances {
-    double counted = 0;              // of the elements that this rank counts first
+    double counted = 0;  // of the elements that this rank counts first
     // For each tensor: over everything that this rank has of it, counted elsewhere or not.
     std::vector<double> of_tensors;
   };
