@@ -22,6 +22,7 @@ void add_bench_loader(Command& group);   // bench_loader.cpp
 void add_bench_models(Command& group);   // bench_models.cpp
 void add_bench_outer(Command& group);    // bench_outer.cpp
 void add_bench_plan(Command& group);     // bench_plan.cpp
+void add_bench_puzzles(Command& group);  // bench_puzzles.cpp
 void add_bench_quality(Command& group);  // bench_quality.cpp
 void add_bench_ranks(Command& group);    // bench_ranks.cpp
 namespace {
@@ -149,6 +150,7 @@ void add_bench(Command& program) {
   add_bench_faults(bench);
   add_bench_loader(bench);
   add_bench_plan(bench);
+  add_bench_puzzles(bench);
   add_bench_quality(bench);
   add_bench_outer(bench);
   add_bench_recovery(bench);
