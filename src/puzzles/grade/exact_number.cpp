@@ -31,7 +31,7 @@ std::optional<int64_t> product(int64_t a, int64_t b) {
 
 }  // namespace
 
-ExactNumber ExactNumber::of(const Fraction& fraction) {
+ExactNumber ExactNumber::of(const Rational& fraction) {
   ExactNumber number;
   if (fraction.above != 0) number.terms_[{}] = fraction;
   return number;
@@ -43,13 +43,13 @@ ExactNumber ExactNumber::letter(const std::string& name) {
   return number;
 }
 
-std::optional<Fraction> ExactNumber::fraction() const {
-  if (terms_.empty()) return Fraction{0, 1};
+std::optional<Rational> ExactNumber::fraction() const {
+  if (terms_.empty()) return Rational{0, 1};
   if (terms_.size() == 1 && terms_.begin()->first == ExactTerm{}) return terms_.begin()->second;
   return std::nullopt;
 }
 
-bool ExactNumber::add(const ExactTerm& term, const Fraction& factor) {
+bool ExactNumber::add(const ExactTerm& term, const Rational& factor) {
   const auto [place, is_new] = terms_.try_emplace(term, factor);
   if (!is_new) {
     const auto sum = added(place->second, factor);
@@ -108,7 +108,7 @@ std::optional<ExactNumber> ExactNumber::over(const ExactNumber& other) const {
   if (other.terms_.size() != 2) return std::nullopt;
   // (a + b)(a − b) has no root left where neither square has one.
   ExactNumber conjugate = other;
-  Fraction& last = conjugate.terms_.rbegin()->second;
+  Rational& last = conjugate.terms_.rbegin()->second;
   if (last.above == std::numeric_limits<int64_t>::min()) return std::nullopt;
   last.above = -last.above;
   const auto below = other.times(conjugate);

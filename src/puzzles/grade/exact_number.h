@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "puzzles/engine/arithmetic.h"
+#include "puzzles/engine/rational.h"
 
 namespace longhaul::puzzles {
 
@@ -23,12 +23,12 @@ struct ExactTerm {
 class ExactNumber {
  public:
   ExactNumber() = default;  // 0
-  static ExactNumber of(const Fraction& fraction);
+  static ExactNumber of(const Rational& fraction);
   static ExactNumber letter(const std::string& name);
 
   bool operator==(const ExactNumber&) const = default;
-  std::optional<Fraction> fraction() const;  // none: it is none
-  const std::map<ExactTerm, Fraction>& terms() const { return terms_; }
+  std::optional<Rational> fraction() const;  // none: it is none
+  const std::map<ExactTerm, Rational>& terms() const { return terms_; }
 
   std::optional<ExactNumber> plus(const ExactNumber& other) const;
   std::optional<ExactNumber> times(const ExactNumber& other) const;
@@ -38,8 +38,8 @@ class ExactNumber {
   std::optional<ExactNumber> negative() const;
 
  private:
-  bool add(const ExactTerm& term, const Fraction& factor);
-  std::map<ExactTerm, Fraction> terms_;  // factors are not 0
+  bool add(const ExactTerm& term, const Rational& factor);
+  std::map<ExactTerm, Rational> terms_;  // factors are not 0
 };
 
 }  // namespace longhaul::puzzles

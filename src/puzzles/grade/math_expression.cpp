@@ -165,7 +165,7 @@ class ExpressionReader {
     return std::nullopt;
   }
 
-  std::optional<Fraction> number() {
+  std::optional<Rational> number() {
     next();
     int64_t digits = 0, below = 1, count = 0;
     bool point = false;
