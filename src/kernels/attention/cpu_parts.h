@@ -32,7 +32,8 @@ inline int64_t block_end(const AttentionDocument& document, int64_t key, int64_t
   return key < document.prefix ? std::min(end, document.prefix) : end;
 }
 
-// Of a block of keys [key, end), how many rows from the first on the tile's queries [query, query_end) may see: 0, nothing.
+// How many rows of a block of keys [key, end), counted from the first, some query of the tile's [query,
+// query_end) may see: 0 means none.
 inline int64_t rows_to_see(const Visibility& visible, const AttentionDocument& document, int64_t query, int64_t query_end, int64_t key,
                            int64_t end) {
   if (key < document.prefix) return end - key;

@@ -14,7 +14,8 @@ namespace longhaul::kernels {
 
 inline constexpr const char* kAttentionOp = "attention";
 
-// The choice among them: of one call, and of the backward pass that belongs to it. `sums`: o in fp32 is wanted, or gradients are added.
+// Chooses the implementation of one call, and of the backward pass that belongs to it. `sums`: o in fp32 is
+// wanted, or gradients are added.
 enum class AttentionBy : size_t { kCuda, kCpu, kMeta, kAten, kReference };
 AttentionBy choose_attention(const AttentionProblem& problem, bool sums);
 AttentionProblem checked_attention(AttentionProblem problem);  // refuses bad arguments, and covers all rows

@@ -9,7 +9,7 @@ struct Avx512 {
   static constexpr int kLanes = 16, kVectors = 1, kPanels = 4, kRows = 6, kWidenedRows = 6;  // 24 sums in 32 registers
   static inline Real zero() { return _mm512_setzero_ps(); }
   static inline Real load(const float* from) { return _mm512_loadu_ps(from); }
-  // Of whole numbers in eight bits: a row of a panel, and two rows as a bf16 panel has them side by side.
+  // Loads of eight-bit whole numbers: a row of a panel, and two rows interleaved as in a bf16 panel.
   static inline Real load(const int8_t* from) {  // masks of ones: as below
     return _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
   }

@@ -28,7 +28,8 @@ LONGHAUL_HD Place a_place(int lane, int reg, int half) { return {lane / 4 + 8 * 
 LONGHAUL_HD Place b_place(int lane, int reg, int half) { return {2 * (lane % 4) + half + 8 * reg, lane / 4}; }
 LONGHAUL_HD Place c_place(int lane, int index) { return {lane / 4 + 8 * (index >> 1), 2 * (lane % 4) + (index & 1)}; }
 
-// Where `lane` points ldmatrix.x4 so that the four 8×8 matrices arrive as the registers of a fragment, relative to its corner.
+// The address that `lane` passes to ldmatrix.x4 so that the four 8×8 matrices arrive as the registers of a
+// fragment, relative to its corner.
 LONGHAUL_HD Place a_address(int lane) { return {(lane / 8 & 1) * 8 + lane % 8, (lane / 16) * 8}; }             // A stored [m][k]
 LONGHAUL_HD Place a_address_transposed(int lane) { return {(lane / 16) * 8 + lane % 8, (lane / 8 & 1) * 8}; }  // A stored [k][m], .trans
 LONGHAUL_HD Place b_address(int lane) { return {(lane / 16) * 8 + lane % 8, (lane / 8 & 1) * 8}; }             // two B's stored [n][k]

@@ -14,7 +14,8 @@ struct DeltaLoops {
   void (*mask_lower)(const float* scores, const float* mask, int64_t ld, int64_t rows, int64_t diagonal, float* out);
   // d is the gradient of masked scores s: moment_i += Σ_{j < i} d_ij s_ij, moment_j −= Σ_{i > j} d_ij s_ij; then d = mask_lower(d).
   void (*mask_gradient)(float* d, const float* s, const float* mask, int64_t ld, int64_t rows, int64_t diagonal, float* moment);
-  // (1 + a diag(β)) x = b, a strictly lower, for each of the columns: x stands where b stood, and out = β x. Rows `columns` apart.
+  // Solves (1 + a diag(β)) x = b, a strictly lower, for each of the columns: x replaces b, and out = β x.
+  // Rows are `columns` apart.
   void (*solve_lower)(const float* a, int64_t ld, const float* beta, int64_t rows, int64_t columns, float* x, float* out);
   // (1 + aᵀ diag(β)) x = b, likewise.
   void (*solve_upper)(const float* a, int64_t ld, const float* beta, int64_t rows, int64_t columns, float* x, float* out);

@@ -38,7 +38,7 @@ inline EmbeddingPlan plan_embedding(std::span<const int64_t> ids) {
 // positions and position_table: both or neither.
 void embedding_forward(const int64_t* ids, const Bf16* table, const int64_t* positions, const Bf16* position_table, Bf16* out,
                        int64_t tokens, int64_t hidden, Stream stream);
-// Pointers to a plan on the device; sink [vocabulary, hidden] is added to.
+// Pointers to a plan on the device; the gradient is added to sink [vocabulary, hidden].
 void embedding_gradient(const int32_t* tokens, const int32_t* starts, const int64_t* ids, int64_t distinct, const Bf16* d_out, float* sink,
                         int64_t hidden, Stream stream);
 

@@ -9,8 +9,9 @@
 
 namespace longhaul::kernels {
 
-// Where even the largest probability of given experts is less than this, their shares are made of their logits: exponentials end at e⁻⁸⁷, in fp64 at e⁻⁷⁰⁰
-// (vector-inl.h), and what is lost there must not count.
+// If even the largest probability of the given experts is less than this, their shares are computed from
+// their logits, because exponentials end at e⁻⁸⁷, in fp64 at e⁻⁷⁰⁰ (vector-inl.h), and the loss of precision
+// there must not matter.
 inline constexpr float kVanishing = 1e-30F;
 inline constexpr double kVanishingWide = 1e-285;
 

@@ -11,7 +11,8 @@ namespace longhaul::kernels {
 // y = x Wᵀ + b, and dx = dy W; weight_oi [out, in], bias_o [out] or undefined.
 Tensor linear_output(const Tensor& x_ti, const Tensor& weight_oi, const Tensor& bias_o, KeptPacked kept = {});
 Tensor linear_input_gradient(const Tensor& dy_to, const Tensor& weight_oi, KeptPacked kept = {});
-// The second for rows sorted by expert, as grouped_linear has them: dy_ro [rows, out], weight_eoi [experts, out, in] → [rows, in].
+// The second product for rows sorted by expert, as in grouped_linear: dy_ro [rows, out], weight_eoi
+// [experts, out, in] → [rows, in].
 Tensor grouped_linear_input_gradient(const Tensor& dy_ro, const std::vector<int64_t>& rows_per_expert, const Tensor& weight_eoi,
                                      KeptPacked kept = {});
 

@@ -19,7 +19,8 @@ struct CrossEntropyProblem {
   ScalarType sum_type() const { return hidden_td.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 };
 
-// Where gradients go, times options.upstream. An undefined tensor is not wanted.
+// The destinations of the gradients, which are multiplied by options.upstream. An undefined tensor is not
+// wanted.
 struct CrossEntropyGradients {
   Tensor hidden_td;  // written; dtype of hidden
   Tensor sink_vd;    // added to

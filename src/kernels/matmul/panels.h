@@ -28,7 +28,7 @@ struct PanelLayout {
   Chunks chunks;
   int64_t n;
   int64_t size() const { return panel_rows<Element>(chunks.k) * packed_n(n); }
-  // Of the panel that begins with column j, a multiple of 16.
+  // The place of the panel that begins with column j, a multiple of 16.
   int64_t offset(int64_t chunk, int64_t j) const {
     return chunks.begin(chunk) * packed_n(n) + j * panel_rows<Element>(chunks.length_of(chunk));
   }

@@ -9,8 +9,9 @@
 
 namespace longhaul::kernels {
 
-// FLOPs of one thread in blocks of this operator, by instruction set; only their order of magnitude matters. Choices of block and execution
-// depend on it (plan.h), and so does the memory they take (plan/memory/memory.h).
+// FLOPs of one thread in blocks of this operator, by instruction set; only their order of magnitude
+// matters. The choices of block and execution depend on it (plan.h), and so does the memory that they need
+// (plan/memory/memory.h).
 double recurrence_products_per_second();
 
 Refusal refuse_cpu(const RecurrenceProblem& problem);  // empty: takes it
