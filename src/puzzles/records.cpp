@@ -125,7 +125,7 @@ nlohmann::ordered_json to_record(const MadePuzzle& made, const RecordOf& of) {
   return {{"data_source", (of.seed & kValidationSeeds) != 0 ? "val/" + std::string(of.task->key) : std::string(of.task->key)},
           {"prompt", {{{"role", "user"}, {"content", question}}}},
           {"ability", "logic"},
-          {"reward_model", {{"answer", ""}, {"ground_truth", made.puzzle.solution}, {"solution", ""}, {"style", "rule"}}},
+          {"reward_model", {{"answer", ""}, {"ground_truth", puzzle.solution}, {"solution", ""}, {"style", "rule"}}},
           {"extra_info", {{"game_data_str", game.dump()}, {"index", made.index}}},
           {"task_version", of.task->version},
           {"level", of.level},

@@ -207,7 +207,7 @@ TEST_F(DriverWatch, WithoutEvidenceASilentProcessIsNamed) {
   start();
   save_late_on_all_ranks(/*silent=*/2);
   ASSERT_EQ(bench->core->state(), State::kSuspect);
-  bench->wait(30);
+  bench->wait(12);
   bench->train(10, 12);
   ASSERT_EQ(bench->incidents.size(), 1U);
   EXPECT_EQ(bench->incidents[0].fault, "hang");

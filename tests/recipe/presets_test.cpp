@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "base/files/file.h"
 #include "recipe/check.h"
 #include "recipe/load.h"
@@ -17,10 +20,14 @@ const std::filesystem::path kRoot = source_folder();
 
 TEST(RecipePresets, AreTheFilesOfTheFolder) {
   std::vector<std::string> files, compiled;
-  for (const auto& path : list_files(kRoot / "presets")) files.push_back(path.stem().string());
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kRoot / "presets")) {
+    if (entry.path().extension() == ".toml") files.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(files);
+  for (std::string& file : files) file.resize(file.size() - std::string_view(".toml").size());
   for (const Preset& preset : presets()) {
     compiled.emplace_back(preset.name);
-    EXPECT_EQ(preset.text, read_text(kRoot / "presets" / (std::string(preset.name) + ".toml")));
+    EXPECT_EQ(preset.text, read_text(kRoot / std::string(preset.path)));
   }
   EXPECT_EQ(files, compiled);
   EXPECT_THAT(compiled, testing::IsSupersetOf(

@@ -25,7 +25,7 @@ expect() {
 
 expect_silence check-layers
 expect 'include from below' 'src/train stands below' src/recipe/load.cpp '#include "train/step.h"'
-expect 'include without folder' 'write "recipe/options/value.h"' src/recipe/load.cpp '#include "value.h"'
+expect 'include without folder' 'write "recipe/value.h"' src/recipe/load.cpp '#include "value.h"'
 expect 'include of nothing' 'no src/nowhere' src/recipe/load.cpp '#  include "nowhere/x.h"'
 expect 'link from below' 'links longhaul_tensor' src/recipe/CMakeLists.txt 'target_link_libraries(x longhaul_tensor)'
 expect 'LibTorch on the ground floor' 'includes LibTorch' src/recipe/load.cpp '#include <ATen/ATen.h>'

@@ -214,8 +214,8 @@ class DamagedLines {
   }
   void tell() const {
     if (count_ == 0) return;
-    log_warning("{}: {} cannot be read and are passed over, the first is line {} ({})", path_.string(), counted(count_, "line"), first_,
-                reason_);
+    log_warning("{}: {} cannot be read and {} skipped, the first is line {} ({})", path_.string(), counted(count_, "line"),
+                count_ == 1 ? "is" : "are", first_, reason_);
   }
 
  private:

@@ -24,6 +24,16 @@ int64_t place_of_mine(const nlohmann::json& json, const NumberGrid& grid) {
   return json[0].get<int64_t>() * grid.columns + json[1].get<int64_t>();
 }
 
+// A board of the largest side on which nothing is revealed.
+Board board_of_mines(const nlohmann::json& given) {
+  if (!given.is_object() || !given.contains("current_mines") || !given["current_mines"].is_array())
+    refuse_given(kTask.key, "\"current_mines\": a list of places");
+  Board board{NumberGrid(kLargestSide, kLargestSide), {}};
+  std::ranges::fill(board.grid.cells, kBlank);
+  for (const nlohmann::json& mine : given["current_mines"]) board.mines.add(place_of_mine(mine, board.grid));
+  return board;
+}
+
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const int64_t side = knobs["side"], cells = side * side;
   const int64_t count = std::max<int64_t>(1, cells * knobs["mines_percent"] / 100);
@@ -60,7 +70,9 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
-  const Board board = read_given(given);
+  // Public data hold the mines alone; where the grid stands beside them, it says which places there are.
+  const bool with_grid = given.is_object() && given.contains("grid");
+  const Board board = with_grid ? read_given(given) : board_of_mines(given);
   const std::optional<Literal> answer = read_literal(payload);
   if (!answer || !answer->is_list()) return {VerdictCode::kUnreadable, "no list of places"};
   CellSet mines;
