@@ -119,7 +119,8 @@ std::map<std::string, PeerRates> measured_peers(const std::vector<std::string>& 
                  .where = script.string(),
                  .hint = "scripts/peer-python says what its Python lacks"});
   std::map<std::string, PeerRates> rates;
-  for (const auto& [name, rate] : nlohmann::json::parse(result.output).items())
+  const nlohmann::json measured = nlohmann::json::parse(result.output);
+  for (const auto& [name, rate] : measured.items())
     rates[name] = {rate.at("made_per_s").get<double>(), rate.at("judged_per_s").get<double>()};
   return rates;
 }
