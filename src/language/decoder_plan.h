@@ -24,7 +24,6 @@ class DecoderPlan final : public train::ModelPlan {
   // Where all sequences of a step share the experts' room, or are balanced together, they pass the layers at once.
   void require_batch(const std::string& where, int64_t batch, int64_t replicas) const override;
   plan::MemoryPlan memory(const plan::MemoryRequest& request, const plan::RankRequest* rank) const override;
-  bool described_by_recipe() const override { return true; }
 
  private:
   const recipe::Recipe& recipe_;

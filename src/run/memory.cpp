@@ -146,8 +146,7 @@ plan::MemoryOwner owner_of(const train::ModelPlan& model, const plan::MemoryRequ
   const layout::Mesh& mesh = arrangement.mesh;
   plan::MemoryOwner owner{.plan = [=](const plan::MemoryRequest& of) { return plan_on(of, arrangement); },
                           .replicas = arrangement.workers * mesh.size(layout::Axis::kDp),
-                          .stages = mesh.size(layout::Axis::kPp),
-                          .fewer_layers = model.described_by_recipe()};
+                          .stages = mesh.size(layout::Axis::kPp)};
   for (const layout::ParameterSpec& spec : model.parameters()) owner.parameters += spec.elements();
   owner.changes = [=] {
     std::vector<plan::MemoryOwner::Change> changes;

@@ -38,10 +38,8 @@ class ModelPlan {
   virtual void require_possible(const parallel::Arrangement& arrangement) const = 0;
   virtual void require_batch(const std::string& /*where*/, int64_t /*batch*/, int64_t /*replicas*/) const {}
 
-  // Memory of one rank; rank null: of a process that trains alone. The request's `model` counts only where described_by_recipe() holds.
+  // Memory of one rank; rank null: of a process that trains alone. The request's `model` is [model] of the recipe, which a model of another kind ignores.
   virtual plan::MemoryPlan memory(const plan::MemoryRequest& request, const plan::RankRequest* rank) const = 0;
-  // Whether [model] of the recipe describes this model, so that advice may name its options.
-  virtual bool described_by_recipe() const { return false; }
 };
 
 }  // namespace longhaul::train

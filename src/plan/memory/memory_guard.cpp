@@ -28,16 +28,15 @@ class Advice {
   std::string text() const {
     constexpr int64_t kShortest = 16;
     constexpr const char* kSameResult = " and leaves the result as it is";
-    std::vector<Lever> levers{lowered(
-                                  "train.micro_batch", [](MemoryRequest& r) -> int64_t& { return r.micro_batch; }, 1, kSameResult),
-                              lowered(
-                                  "train.sequence", [](MemoryRequest& r) -> int64_t& { return r.sequence; }, kShortest),
-                              lowered(
-                                  "train.batch", [](MemoryRequest& r) -> int64_t& { return r.batch; }, owner_.replicas)};
-    if (owner_.fewer_layers) {
-      levers.push_back(lowered(
-          "model.layers", [](MemoryRequest& r) -> int64_t& { return r.model.layers; }, owner_.stages, " in a smaller model"));
-    }
+    std::vector<Lever> levers{
+        lowered(
+            "train.micro_batch", [](MemoryRequest& r) -> int64_t& { return r.micro_batch; }, 1, kSameResult),
+        lowered(
+            "train.sequence", [](MemoryRequest& r) -> int64_t& { return r.sequence; }, kShortest),
+        lowered(
+            "train.batch", [](MemoryRequest& r) -> int64_t& { return r.batch; }, owner_.replicas),
+        lowered(
+            "model.layers", [](MemoryRequest& r) -> int64_t& { return r.model.layers; }, owner_.stages, " in a smaller model")};
     if (owner_.changes) {
       for (const MemoryOwner::Change& change : owner_.changes())
         levers.push_back({change.setting, needed_bytes(request_, change.plan), kSameResult});

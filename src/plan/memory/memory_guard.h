@@ -27,7 +27,6 @@ struct MemoryOwner {
   };
   std::function<std::vector<Change>()> changes{};  // empty: none
   int64_t parameters = 0;                          // of the model, for the error; 0: of the model that the request describes
-  bool fewer_layers = true;                        // the request describes the model, so that fewer of its layers can be advised
   std::string hint{};                              // other advice: "fewer ranks on this machine"
 };
 
