@@ -225,7 +225,7 @@ struct HttpServer::State {
     const double patience_s = rules_.options.patience_s + static_cast<double>(connection.reader.body_bytes()) / kSlowest_bytes_per_s;
     connection.deadline = loop_.after(patience_s, [this, number] { drop(number); });
     if (head.version != "HTTP/1.1" || head.header("expect").empty()) return true;
-    // What was never written to takes these few bytes at once.
+    // Nothing has been written to this connection yet, so its buffer takes these few bytes at once.
     constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     size_t written = 0;
     if (connection.socket.write(kContinue, written) != Socket::Result::kEnd && written == kContinue.size()) return true;

@@ -53,7 +53,7 @@ struct TcpProxy::State {
   std::optional<std::string> to_silence;
   int64_t silenced = 0;
   bool ending = false;
-  // Of the thread alone.
+  // Only the thread uses these.
   std::optional<EventLoop> loop;
   std::list<Passed> all;
   Worker worker{"proxy"};

@@ -56,7 +56,7 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   if (!judgement.ended) judgement.problem = status ? fmt::format("launch ended with {}", *status) : "launch took too long";
   if (!fs::exists(run / "events.jsonl")) return judgement;
   for (int64_t rank = 0; rank < ranks; ++rank) judgement.straggler_alarms[rank] = straggler_alarms(run, rank);
-  // Of steps whose report was lost (the disk was full, or rank 0 ended before it) an alarm must tell. All others are equal.
+  // An alarm must name the steps whose report was lost (the disk was full, or rank 0 ended before it). All other steps are equal.
   const observe::Comparison comparison = observe::compare(undisturbed, run);
   const std::vector<observe::Event> told = observe::read_events(run / "events.jsonl");
   const std::vector<int64_t> silent = missing_in_silence(comparison.only_in_first, told);

@@ -1,4 +1,4 @@
-// What a supervised run has made of the drills that met it (bench/driver/faults.h), from the events that it left.
+// The judgement of a supervised run that met drills (bench/driver/faults.h), from the events that it left.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct RunJudgement {
   std::map<int64_t, std::vector<double>> straggler_alarms;  // by rank, likewise
 };
 
-// Of those steps, which the stream does not have, the ones that none of its `events_lost` alarms names.
+// Returns those of the `missing` steps that no `events_lost` alarm among the events `told` names.
 std::vector<int64_t> missing_in_silence(const std::vector<int64_t>& missing, const std::vector<observe::Event>& told);
 
 // status: of `launch`, see run_drills. undisturbed: the same run without faults.

@@ -45,7 +45,7 @@ constexpr std::array<Kind, 19> kFaultKinds = {{{"killed", "kill"},
                                                {"journal lost", "", true},
                                                {"daemon restarted", "", true},
                                                {"full disk at eviction", "", true}}};
-// Of runs whose nodes are machines of their own.
+// The kinds of faults in runs whose nodes are machines of their own.
 constexpr std::array<Kind, 7> kKindsOfMachines = {{{"link cut", "", true},
                                                    {"link cut", "", true},
                                                    {"half-open connection", "", true},

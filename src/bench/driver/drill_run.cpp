@@ -46,7 +46,8 @@ class Launched {
                .death_signal = SIGTERM,  // who asked for the run is gone: nobody would empty its disk or type it again
                .own_session = true},
         timeout_s_(kCalmTimeout_s + kFaultTimeout_s * static_cast<double>(plan.drills.size())) {
-    // Of machines what is to be noticed is that one says nothing, which takes 15 s, and no hang of ranks before that; and bytes go over their links.
+    // Where nodes are machines, the driver must notice a silent machine, which takes it 15 s, so a hang of ranks must not be
+    // found before that. Bytes of ranks must go over the links and not through shared memory.
     const std::vector<std::string> more =
         plan.machines ? std::vector<std::string>{"--hang-after", "30",  "--listen", DrillCluster::kDriver,     "--check", "never",
                                                  "--detect",     "off", "--env",    "LONGHAUL_SHARED_WIRE=off"}
@@ -99,7 +100,7 @@ std::optional<nlohmann::json> status_of(const fs::path& run) {
   }
 }
 
-// Of a list of the status, the entry with that value.
+// The entry of a list of the status whose `key` has that value; an empty object where there is none.
 nlohmann::json entry(const nlohmann::json& status, const char* list, const char* key, const nlohmann::json& value) {
   for (const auto& one : status.at(list)) {
     if (one.at(key) == value) return one;

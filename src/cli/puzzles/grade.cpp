@@ -1,13 +1,14 @@
 // `longhaul puzzles grade`: a public benchmark from a local file, graded by exact rules.
 #include <fmt/format.h>
+#include <sstream>
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "base/files/file.h"
 #include "base/terminal.h"
 #include "base/text/path_text.h"
+#include "base/text/text.h"
 #include "cli/output.h"
 #include "cli/puzzles/verbs.h"
 #include "observe/table.h"
@@ -27,14 +28,13 @@ std::vector<int64_t> ks_of(const GradeArguments& arguments, const puzzles::Group
   const int64_t fewest = std::ranges::min(all.problems, {}, &puzzles::Tried::answers).answers;
   if (arguments.k.empty()) return {fewest};
   std::vector<int64_t> ks;
-  std::istringstream words(arguments.k);
-  for (std::string word; std::getline(words, word, ',');) {
+  for (const std::string_view word : split(arguments.k, ',')) {
     const auto k = puzzles::read_integer(word);
     if (!k || *k < 1 || *k > fewest)
       throw Error({.code = ExitCode::kUsage,
                    .what = "pass@k cannot be told",
                    .expected = fmt::format("k from 1 to {}, the fewest answers that a problem has", fewest),
-                   .found = word,
+                   .found = std::string(word),
                    .where = "--k"});
     ks.push_back(*k);
   }

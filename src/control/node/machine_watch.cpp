@@ -35,7 +35,7 @@ struct MachineWatch::State {
   std::vector<int64_t> processes;
   std::vector<HealthReport> found;
   bool ending = false;
-  // Of the thread alone.
+  // Only the thread uses these.
   std::vector<Kept> sensors;
   KernelSensor* kernel = nullptr;
   std::vector<std::string> absent;

@@ -33,7 +33,7 @@ struct NodeSampler::State {
   std::condition_variable changed;
   std::vector<int64_t> processes;
   bool ending = false;
-  // Of the thread alone.
+  // Only the thread uses these.
   std::optional<detect::SampleRingWriter> ring;
   std::optional<detect::MachineSampler> sampler;
   double next_try_s = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/engine/given.h"
 #include "puzzles/engine/literal.h"

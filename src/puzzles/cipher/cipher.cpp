@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text/text.h"
 #include "puzzles/cipher/steps.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/engine/dictionary.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "puzzles/dyck_language/dyck_language.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/engine/given.h"

@@ -1,5 +1,6 @@
 #include "puzzles/engine/answer.h"
 
+#include "base/text/text.h"
 #include "base/text/utf8.h"
 
 namespace longhaul::puzzles {
@@ -77,13 +78,6 @@ size_t count_of(std::string_view text, std::string_view what) {
 }
 
 }  // namespace
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
-}
 
 std::string plain_characters(std::string_view text) {
   std::string out;

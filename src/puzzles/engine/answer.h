@@ -24,6 +24,5 @@ std::optional<std::string> payload_without_tags(std::string_view answer);
 bool has_strict_format(std::string_view response);
 
 std::string plain_characters(std::string_view text);
-std::string_view trimmed(std::string_view text);
 
 }  // namespace longhaul::puzzles

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/text/text.h"
 #include "puzzles/engine/answer.h"
 
 namespace longhaul::puzzles {
@@ -182,11 +183,7 @@ std::optional<int64_t> read_grouped_integer(std::string_view text) {
 
 std::vector<std::string> words_between(std::string_view text, char separator) {
   std::vector<std::string> words;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    words.emplace_back(trimmed(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  for (const std::string_view word : split(text, separator)) words.emplace_back(trimmed(word));
   return words;
 }
 

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "puzzles/engine/answer.h"
 
 namespace longhaul::puzzles {

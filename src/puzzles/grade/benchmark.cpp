@@ -11,6 +11,7 @@
 #include "base/files/file.h"
 #include "base/text/json.h"
 #include "base/text/path_text.h"
+#include "base/text/text.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/grade/math_answer.h"
 #include "puzzles/records.h"

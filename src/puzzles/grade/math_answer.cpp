@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/text.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/grade/math_expression.h"
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/text/text.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/engine/dictionary.h"
 #include "puzzles/engine/drawn_words.h"

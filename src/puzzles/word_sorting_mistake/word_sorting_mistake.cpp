@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text/text.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/engine/drawn_words.h"
 #include "puzzles/engine/given.h"

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text/json.h"
+#include "base/text/text.h"
 #include "puzzles/engine/answer.h"
 #include "puzzles/engine/given.h"
 #include "puzzles/engine/literal.h"
