@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text/json.h"
 #include "base/text/text.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/tasks.h"
 
 namespace longhaul::puzzles {

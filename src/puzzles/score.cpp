@@ -1,6 +1,6 @@
 #include "puzzles/score.h"
 
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 
 namespace longhaul::puzzles {
 

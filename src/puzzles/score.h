@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "puzzles/engine/verdict.h"
+#include "puzzles/engine/answers/verdict.h"
 
 namespace longhaul::puzzles {
 

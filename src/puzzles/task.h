@@ -15,11 +15,11 @@
 #include <string_view>
 #include <vector>
 
+#include "puzzles/engine/answers/verdict.h"
 #include "puzzles/engine/draw.h"
 #include "puzzles/engine/knobs.h"
 #include "puzzles/engine/prompt.h"
 #include "puzzles/engine/search.h"
-#include "puzzles/engine/verdict.h"
 
 namespace longhaul::puzzles {
 

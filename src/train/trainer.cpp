@@ -15,7 +15,7 @@
 #include "recipe/options/difference.h"
 #include "recipe/write.h"
 #include "tensor/device.h"
-#include "train/newest_checkpoint.h"
+#include "train/saving/newest_checkpoint.h"
 
 namespace longhaul::train {
 namespace {

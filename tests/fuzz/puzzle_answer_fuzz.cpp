@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/grade/benchmark.h"
 #include "puzzles/grade/math_answer.h"
 #include "puzzles/maker.h"

@@ -1,7 +1,7 @@
 // ctest: label=full timeout=300
 // Checks for silent corruption on every kind of parallelism: no alarm where nothing is wrong, a bit flipped on one rank found there; and a step whose
 // passes are run again gives the same bits and goes on as if it had not been.
-#include "train/corruption.h"
+#include "train/guards/corruption.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,13 +6,13 @@
 #include <set>
 
 #include "base/error.h"
-#include "puzzles/engine/answer.h"
-#include "puzzles/engine/arithmetic.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/arithmetic.h"
+#include "puzzles/engine/answers/literal.h"
+#include "puzzles/engine/answers/rational.h"
 #include "puzzles/engine/draw.h"
-#include "puzzles/engine/grid.h"
+#include "puzzles/engine/grids/grid.h"
 #include "puzzles/engine/knobs.h"
-#include "puzzles/engine/literal.h"
-#include "puzzles/engine/rational.h"
 
 namespace longhaul::puzzles {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "puzzles/changed_answers.h"
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/maker.h"
 #include "puzzles/records.h"
 #include "puzzles/score.h"

@@ -8,7 +8,7 @@
 
 #include "base/threads/parallel.h"
 #include "puzzles/changed_answers.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/maker.h"
 #include "puzzles/second_checkers/checkers.h"
 #include "puzzles/second_solvers/encoders.h"

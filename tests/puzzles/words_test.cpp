@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 
 namespace longhaul::puzzles {
 namespace {

@@ -1,6 +1,6 @@
 // The ladder around a task whose losses are written down: sample k has the loss of all others, or a hundred times that. Weights are compared bit for bit
 // with those of runs in which the same samples were left out by other means: by a NaN, or by a list that stood there from the beginning.
-#include "train/spike_ladder.h"
+#include "train/guards/spike_ladder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

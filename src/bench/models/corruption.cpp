@@ -18,7 +18,7 @@
 #include "kernels/linear/raw.h"
 #include "recipe/load.h"
 #include "tensor/random_fill.h"
-#include "train/corruption.h"
+#include "train/guards/corruption.h"
 
 namespace longhaul::bench {
 namespace {

@@ -1,5 +1,5 @@
-// Measures which share of silent corruptions the checks of [guard] catch (train/corruption.h,
-// train/spike_ladder.h), and the cost of the checks. One bit of one number is flipped at random in the
+// Measures which share of silent corruptions the checks of [guard] catch (train/guards/corruption.h,
+// train/guards/spike_ladder.h), and the cost of the checks. One bit of one number is flipped at random in the
 // weights, states, gradients, products or activations of a small model that has been trained for some
 // steps; the check runs; the bit is restored. For the cost, the checks take turns with whole steps of a
 // preset.

@@ -21,7 +21,7 @@
 #include "generate/generate.h"
 #include "observe/table.h"
 #include "puzzles/calibrate/chat_model.h"
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/tasks.h"
 #include "tensor/device.h"
 

@@ -12,7 +12,7 @@
 #include "cli/output.h"
 #include "cli/puzzles/verbs.h"
 #include "observe/table.h"
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/grade/benchmark_results.h"
 
 namespace longhaul::cli {

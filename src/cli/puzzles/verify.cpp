@@ -12,7 +12,7 @@
 #include "cli/output.h"
 #include "cli/puzzles/verbs.h"
 #include "observe/table.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/level_mixture.h"
 #include "puzzles/record_file.h"
 #include "puzzles/score.h"

@@ -211,7 +211,7 @@ struct StopRanks {
   double grace_s = 0;
   bool save = false;
   std::string reason;
-  // Instead of saving, each rank that can writes its state to its node's memory (train/state_keeper.h); the
+  // Instead of saving, each rank that can writes its state to its node's memory (train/saving/state_keeper.h); the
   // others end at once.
   bool leave = false;
   bool operator==(const StopRanks&) const = default;

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "puzzles/engine/grid.h"
+#include "puzzles/engine/grids/grid.h"
 
 namespace longhaul::puzzles::arc_agi {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "puzzles/engine/grid.h"
+#include "puzzles/engine/grids/grid.h"
 
 namespace longhaul::puzzles::arc_agi {
 

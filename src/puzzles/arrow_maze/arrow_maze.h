@@ -6,7 +6,7 @@
 #include <functional>
 #include <string_view>
 
-#include "puzzles/engine/grid.h"
+#include "puzzles/engine/grids/grid.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::arrow_maze {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "puzzles/arrow_maze/arrow_maze.h"
-#include "puzzles/engine/answer_rows.h"
+#include "puzzles/engine/answers/answer_rows.h"
 
 namespace longhaul::puzzles::arrow_maze {
 namespace {

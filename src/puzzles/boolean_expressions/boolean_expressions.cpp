@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "puzzles/boolean_expressions/facts.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
+#include "puzzles/engine/answers/rational.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
-#include "puzzles/engine/rational.h"
 
 namespace longhaul::puzzles::boolean_expressions {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 
 namespace longhaul::puzzles::boolean_expressions {
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "puzzles/engine/cells.h"
-#include "puzzles/engine/filled.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/latin.h"
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/grids/cells.h"
+#include "puzzles/engine/grids/filled.h"
+#include "puzzles/engine/grids/latin.h"
 
 namespace longhaul::puzzles::calcudoko {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/text/path_text.h"
 #include "base/threads/worker.h"
 #include "puzzles/calibrate/journal.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/tasks.h"
 
 namespace longhaul::puzzles {

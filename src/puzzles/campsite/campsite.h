@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "puzzles/engine/cells.h"
-#include "puzzles/engine/letters.h"
+#include "puzzles/engine/grids/cells.h"
+#include "puzzles/engine/grids/letters.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::campsite {

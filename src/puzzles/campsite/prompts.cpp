@@ -1,5 +1,5 @@
 #include "puzzles/campsite/campsite.h"
-#include "puzzles/engine/answer_rows.h"
+#include "puzzles/engine/answers/answer_rows.h"
 
 namespace longhaul::puzzles::campsite {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "base/text/text.h"
 #include "puzzles/cipher/steps.h"
-#include "puzzles/engine/answer.h"
-#include "puzzles/engine/dictionary.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/engine/given.h"
+#include "puzzles/engine/words/dictionary.h"
 
 namespace longhaul::puzzles::cipher {
 namespace {

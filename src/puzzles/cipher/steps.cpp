@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/answers/literal.h"
 
 namespace longhaul::puzzles::cipher {
 namespace {

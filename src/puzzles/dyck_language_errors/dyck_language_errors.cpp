@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "puzzles/dyck_language/dyck_language.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::dyck_language_errors {
 namespace {

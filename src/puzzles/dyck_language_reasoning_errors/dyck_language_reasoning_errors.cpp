@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/text/text.h"
 #include "puzzles/dyck_language/dyck_language.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::dyck_language_reasoning_errors {
 namespace {

@@ -4,10 +4,10 @@
 #include <bit>
 #include <numeric>
 
-#include "puzzles/engine/filled.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/latin.h"
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/grids/filled.h"
+#include "puzzles/engine/grids/latin.h"
 
 namespace longhaul::puzzles::futoshiki {
 namespace {

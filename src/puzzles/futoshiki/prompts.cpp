@@ -1,6 +1,6 @@
 #include "puzzles/futoshiki/futoshiki.h"
 
-#include "puzzles/engine/answer_rows.h"
+#include "puzzles/engine/answers/answer_rows.h"
 
 namespace longhaul::puzzles::futoshiki {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/text/text.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 
 namespace longhaul::puzzles::goods_exchange {
 namespace {

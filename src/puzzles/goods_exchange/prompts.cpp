@@ -1,4 +1,4 @@
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 #include "puzzles/goods_exchange/goods_exchange.h"
 
 namespace longhaul::puzzles::goods_exchange {

@@ -12,7 +12,7 @@
 #include "base/text/json.h"
 #include "base/text/path_text.h"
 #include "base/text/text.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/grade/math_answer.h"
 #include "puzzles/records.h"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "puzzles/engine/rational.h"
+#include "puzzles/engine/answers/rational.h"
 
 namespace longhaul::puzzles {
 

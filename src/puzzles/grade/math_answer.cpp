@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/text/text.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/grade/math_expression.h"
 
 namespace longhaul::puzzles {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bitset>
 
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::kukurasu {
 namespace {

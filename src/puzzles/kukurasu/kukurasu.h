@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "puzzles/engine/grid.h"
+#include "puzzles/engine/grids/grid.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::kukurasu {

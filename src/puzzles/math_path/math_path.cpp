@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "puzzles/engine/answer.h"
-#include "puzzles/engine/formula.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/formula.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::math_path {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "puzzles/engine/rational.h"
+#include "puzzles/engine/answers/rational.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::math_path {

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "base/error.h"
-#include "puzzles/engine/answer.h"
-#include "puzzles/engine/arithmetic.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/arithmetic.h"
 #include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::mathador {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::minesweeper {
 namespace {

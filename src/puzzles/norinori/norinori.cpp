@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
-#include "puzzles/engine/regions.h"
+#include "puzzles/engine/grids/regions.h"
 
 namespace longhaul::puzzles::norinori {
 namespace {

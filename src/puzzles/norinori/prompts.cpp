@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "puzzles/engine/regions.h"
+#include "puzzles/engine/grids/regions.h"
 #include "puzzles/norinori/norinori.h"
 
 namespace longhaul::puzzles::norinori {

@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "puzzles/engine/cells.h"
-#include "puzzles/engine/grid.h"
+#include "puzzles/engine/grids/cells.h"
+#include "puzzles/engine/grids/grid.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::number_wall {

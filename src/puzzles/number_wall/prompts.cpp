@@ -1,4 +1,4 @@
-#include "puzzles/engine/answer_rows.h"
+#include "puzzles/engine/answers/answer_rows.h"
 #include "puzzles/number_wall/number_wall.h"
 
 namespace longhaul::puzzles::number_wall {

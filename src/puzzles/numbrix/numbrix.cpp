@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "puzzles/engine/cells.h"
-#include "puzzles/engine/filled.h"
 #include "puzzles/engine/given.h"
+#include "puzzles/engine/grids/cells.h"
+#include "puzzles/engine/grids/filled.h"
 
 namespace longhaul::puzzles::numbrix {
 namespace {

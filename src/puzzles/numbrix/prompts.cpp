@@ -1,4 +1,4 @@
-#include "puzzles/engine/answer_rows.h"
+#include "puzzles/engine/answers/answer_rows.h"
 #include "puzzles/numbrix/numbrix.h"
 
 namespace longhaul::puzzles::numbrix {

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "puzzles/engine/cells.h"
+#include "puzzles/engine/grids/cells.h"
 #include "puzzles/numbrix/numbrix.h"
 
 namespace longhaul::puzzles::numbrix {

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 
 namespace longhaul::puzzles::object_counting {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 #include "puzzles/object_counting/object_counting.h"
 
 namespace longhaul::puzzles::object_counting {

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <set>
 
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::object_properties {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::object_properties {

@@ -4,9 +4,9 @@
 #include <array>
 
 #include "base/text/text.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
 
 namespace longhaul::puzzles::operation {
 namespace {

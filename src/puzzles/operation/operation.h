@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "puzzles/engine/formula.h"
+#include "puzzles/engine/answers/formula.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::operation {

@@ -6,8 +6,8 @@
 
 #include "base/text/text.h"
 #include "base/text/utf8.h"
-#include "puzzles/engine/answer.h"
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/play/picture.h"
 
 namespace longhaul::puzzles {

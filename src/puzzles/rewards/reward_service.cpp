@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/tasks.h"
 
 namespace longhaul::puzzles {

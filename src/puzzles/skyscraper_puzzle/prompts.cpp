@@ -1,6 +1,6 @@
 #include "puzzles/skyscraper_puzzle/skyscraper_puzzle.h"
 
-#include "puzzles/engine/answer_rows.h"
+#include "puzzles/engine/answers/answer_rows.h"
 
 namespace longhaul::puzzles::skyscraper_puzzle {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "puzzles/engine/filled.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/latin.h"
+#include "puzzles/engine/grids/filled.h"
+#include "puzzles/engine/grids/latin.h"
 
 namespace longhaul::puzzles::skyscraper_puzzle {
 namespace {

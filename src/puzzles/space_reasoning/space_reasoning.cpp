@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 
 namespace longhaul::puzzles::space_reasoning {
 namespace {

@@ -1,4 +1,4 @@
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 #include "puzzles/space_reasoning_tree/space_reasoning_tree.h"
 
 namespace longhaul::puzzles::space_reasoning_tree {

@@ -1,7 +1,7 @@
 #include <bit>
 #include <vector>
 
-#include "puzzles/engine/regions.h"
+#include "puzzles/engine/grids/regions.h"
 #include "puzzles/star_placement_puzzle/star_placement_puzzle.h"
 
 namespace longhaul::puzzles::star_placement_puzzle {

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
-#include "puzzles/engine/regions.h"
+#include "puzzles/engine/grids/regions.h"
 
 namespace longhaul::puzzles::star_placement_puzzle {
 namespace {

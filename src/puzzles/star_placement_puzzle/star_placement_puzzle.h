@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "puzzles/engine/cells.h"
-#include "puzzles/engine/grid.h"
-#include "puzzles/engine/letters.h"
+#include "puzzles/engine/grids/cells.h"
+#include "puzzles/engine/grids/grid.h"
+#include "puzzles/engine/grids/letters.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::star_placement_puzzle {

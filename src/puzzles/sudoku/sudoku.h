@@ -2,7 +2,7 @@
 // given: {"original_sudoku": [[5, "X", …], …]}. Source: docs/puzzles.md#sudoku.
 #pragma once
 
-#include "puzzles/engine/grid.h"
+#include "puzzles/engine/grids/grid.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::sudoku {

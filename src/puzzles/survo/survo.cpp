@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "puzzles/engine/filled.h"
 #include "puzzles/engine/given.h"
+#include "puzzles/engine/grids/filled.h"
 
 namespace longhaul::puzzles::survo {
 namespace {

@@ -1,4 +1,4 @@
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 #include "puzzles/time_sequence/time_sequence.h"
 
 namespace longhaul::puzzles::time_sequence {

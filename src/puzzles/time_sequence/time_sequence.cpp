@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 
 namespace longhaul::puzzles::time_sequence {
 namespace {

@@ -1,4 +1,4 @@
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 #include "puzzles/web_of_lies/web_of_lies.h"
 
 namespace longhaul::puzzles::web_of_lies {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 
 namespace longhaul::puzzles::web_of_lies {
 namespace {

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "base/text/text.h"
-#include "puzzles/engine/answer.h"
-#include "puzzles/engine/dictionary.h"
-#include "puzzles/engine/drawn_words.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/words/dictionary.h"
+#include "puzzles/engine/words/drawn_words.h"
 
 namespace longhaul::puzzles::word_sorting {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "puzzles/engine/answer.h"
-#include "puzzles/engine/dictionary.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
+#include "puzzles/engine/words/dictionary.h"
 
 namespace longhaul::puzzles::wordscapes {
 namespace {

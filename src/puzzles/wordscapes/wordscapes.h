@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "puzzles/engine/grid.h"
+#include "puzzles/engine/grids/grid.h"
 #include "puzzles/task.h"
 
 namespace longhaul::puzzles::wordscapes {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 #include "puzzles/zebra_puzzle/zebra_puzzle.h"
 
 namespace longhaul::puzzles::zebra_puzzle {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/words.h"
+#include "puzzles/engine/words/words.h"
 #include "puzzles/zebra_puzzle/zebra_puzzle.h"
 
 namespace longhaul::puzzles::zebra_puzzle {

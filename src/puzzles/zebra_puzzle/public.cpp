@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/text/json.h"
 #include "base/text/text.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
+#include "puzzles/engine/answers/literal.h"
 #include "puzzles/engine/given.h"
-#include "puzzles/engine/literal.h"
 #include "puzzles/zebra_puzzle/zebra_puzzle.h"
 
 namespace longhaul::puzzles::zebra_puzzle {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "puzzles/boolean_expressions/boolean_expressions.h"
 #include "puzzles/boolean_expressions/facts.h"
-#include "puzzles/engine/answer.h"
+#include "puzzles/engine/answers/answer.h"
 #include "puzzles/maker.h"
 
 namespace longhaul::puzzles {

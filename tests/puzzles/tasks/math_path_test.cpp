@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "puzzles/engine/formula.h"
+#include "puzzles/engine/answers/formula.h"
 #include "puzzles/second_checkers/checkers.h"
 
 namespace longhaul::puzzles::math_path {

@@ -8,7 +8,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "puzzles/engine/regions.h"
+#include "puzzles/engine/grids/regions.h"
 #include "puzzles/maker.h"
 #include "puzzles/second_checkers/checkers.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "puzzles/engine/regions.h"
+#include "puzzles/engine/grids/regions.h"
 #include "puzzles/maker.h"
 #include "puzzles/second_checkers/checkers.h"
 

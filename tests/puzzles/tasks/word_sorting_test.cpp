@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <map>
 
-#include "puzzles/engine/dictionary.h"
-#include "puzzles/engine/drawn_words.h"
+#include "puzzles/engine/words/dictionary.h"
+#include "puzzles/engine/words/drawn_words.h"
 #include "puzzles/maker.h"
 
 namespace longhaul::puzzles::word_sorting {

@@ -1,0 +1,84 @@
+#include "puzzles/engine/grids/letters.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "puzzles/engine/answers/literal.h"
+
+namespace longhaul::puzzles {
+
+LetterGrid letter_grid(const nlohmann::json& json, const std::string& where, int64_t most, std::string_view allowed) {
+  const auto refuse = [&](std::string found) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "unusable puzzle",
+                 .expected = fmt::format("rows of one length, 1 to {} each way, of the letters {}", most, allowed),
+                 .found = std::move(found),
+                 .where = where});
+  };
+  const auto fits = [&](const nlohmann::json& list) {
+    return list.is_array() && !list.empty() && static_cast<int64_t>(list.size()) <= most;
+  };
+  if (!fits(json) || !fits(json[0])) refuse(json.is_array() ? "other sizes" : "no list");
+  LetterGrid grid(static_cast<int64_t>(json.size()), static_cast<int64_t>(json[0].size()));
+  for (int64_t r = 0; r < grid.rows; ++r) {
+    const nlohmann::json& row = json[static_cast<size_t>(r)];
+    if (!row.is_array() || static_cast<int64_t>(row.size()) != grid.columns) refuse(fmt::format("row {} of another length", r + 1));
+    for (int64_t c = 0; c < grid.columns; ++c) {
+      const nlohmann::json& cell = row[static_cast<size_t>(c)];
+      const std::string letter = cell.is_string() ? cell.get<std::string>() : "";
+      if (letter.size() != 1 || allowed.find(letter) == std::string_view::npos)
+        refuse(fmt::format("something else in row {}, column {}", r + 1, c + 1));
+      grid.at(r, c) = letter[0];
+    }
+  }
+  return grid;
+}
+
+nlohmann::json letters_json(const LetterGrid& grid) {
+  nlohmann::json json = nlohmann::json::array();
+  for (int64_t r = 0; r < grid.rows; ++r) {
+    nlohmann::json& row = json.emplace_back(nlohmann::json::array());
+    for (int64_t c = 0; c < grid.columns; ++c) row.push_back(std::string(1, grid.at(r, c)));
+  }
+  return json;
+}
+
+std::optional<LetterGrid> answered_letters(std::string_view payload, std::string_view allowed) {
+  const auto rows = read_grid(payload);
+  if (!rows) return std::nullopt;
+  LetterGrid grid(static_cast<int64_t>(rows->size()), static_cast<int64_t>(rows->front().size()));
+  for (int64_t r = 0; r < grid.rows; ++r) {
+    const std::vector<std::string>& row = (*rows)[static_cast<size_t>(r)];
+    if (static_cast<int64_t>(row.size()) != grid.columns) return std::nullopt;
+    for (int64_t c = 0; c < grid.columns; ++c) {
+      const std::string& letter = row[static_cast<size_t>(c)];
+      if (letter.size() != 1 || allowed.find(letter) == std::string_view::npos) return std::nullopt;
+      grid.at(r, c) = letter[0];
+    }
+  }
+  return grid;
+}
+
+std::string letter_lines(const LetterGrid& grid) {
+  std::string lines;
+  for (int64_t r = 0; r < grid.rows; ++r) {
+    for (int64_t c = 0; c < grid.columns; ++c) {
+      if (c > 0) lines += ' ';
+      lines += grid.at(r, c);
+    }
+    if (r + 1 < grid.rows) lines += '\n';
+  }
+  return lines;
+}
+
+std::string letters_payload(const LetterGrid& grid) {
+  std::string text = "[";
+  for (int64_t r = 0; r < grid.rows; ++r) {
+    text += r == 0 ? "[" : ", [";
+    for (int64_t c = 0; c < grid.columns; ++c) text += fmt::format("{}\"{}\"", c == 0 ? "" : ", ", grid.at(r, c));
+    text += "]";
+  }
+  return text + "]";
+}
+
+}  // namespace longhaul::puzzles

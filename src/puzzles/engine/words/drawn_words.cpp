@@ -1,0 +1,33 @@
+#include "puzzles/engine/words/drawn_words.h"
+
+#include <algorithm>
+
+#include "puzzles/engine/words/dictionary.h"
+
+namespace longhaul::puzzles {
+
+std::vector<std::string> drawn_words(int64_t count, int64_t shared_percent, Draw& draw) {
+  constexpr size_t kShared = 3;  // letters
+  std::vector<std::string> words;
+  int again = 0;  // words in a row that were there already: the dictionary may have no more that are alike
+  while (static_cast<int64_t>(words.size()) < count) {
+    std::span<const std::string_view> among = dictionary_of(static_cast<char>('a' + static_cast<char>(draw.below(26))));
+    if (!words.empty() && again < 8 && draw.chance(shared_percent)) {
+      const std::string beginning = draw.pick(words).substr(0, kShared);
+      const auto alike = std::ranges::equal_range(dictionary(), std::string_view(beginning), {},
+                                                  [](std::string_view word) { return word.substr(0, kShared); });
+      among = {alike.begin(), alike.end()};
+    }
+    const std::string word(draw.pick(among));
+    if (std::ranges::find(words, word) != words.end()) {
+      ++again;
+      continue;
+    }
+    again = 0;
+    words.push_back(word);
+  }
+  draw.shuffle(words);
+  return words;
+}
+
+}  // namespace longhaul::puzzles
