@@ -258,8 +258,19 @@ TEST(Hang, RanksThatAreFarAheadHaveCome) {
   HangRank ahead = Rank(1, {kWorld}).call(0, 5'000, "loss");
   ahead.calls.dropped = 5'000;
   const HangReport report = analyse_hang({Rank(0, {kWorld}).standing(0, 7, "loss"), ahead});
-  EXPECT_EQ(report.kind, HangKind::kNetwork);  // not that 1 is missing; 2 and 3 tell nothing
+  EXPECT_EQ(report.kind, HangKind::kSilent);  // not that 1 is missing
+  EXPECT_THAT(ranks_of(report), ElementsAre(2, 3));
   EXPECT_THAT(report.waits[0].unknown, ElementsAre(2, 3));
+}
+
+// The daemon of ranks 0 and 1 is frozen: those of the other machine, who do answer, have all come to the call.
+TEST(Hang, RanksOfAMachineThatGivesNoEvidence) {
+  const HangReport report =
+      analyse_hang({Rank(2, {kWorld}).standing(0, 7, "loss"), Rank(3, {kWorld}).standing(0, 7, "loss")});
+  EXPECT_EQ(report.kind, HangKind::kSilent);
+  EXPECT_THAT(ranks_of(report), ElementsAre(0, 1));
+  EXPECT_EQ(report.suspects[0].waiting, 2);
+  EXPECT_EQ(report.suspects[0].text, "rank 0 tells nothing; all that tell anything have come to all_reduce 'loss' (call 7) of 'world'");
 }
 
 // Calls of a run that failed: those who waited until it did had come, who was refused had not.

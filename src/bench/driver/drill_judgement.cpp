@@ -28,6 +28,8 @@ std::string lost_checkpoint(const std::vector<observe::Event>& told) {
 
 }  // namespace
 
+bool tells_of_a_full_disk(std::string_view alarm_kind) { return alarm_kind == "disk_full" || alarm_kind == "checkpoints_removed"; }
+
 std::vector<double> straggler_alarms(const fs::path& run, int64_t rank) {
   std::vector<double> told;
   const fs::path events = run / "events" / "driver-0.jsonl";
@@ -68,14 +70,14 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   judgement.lost = lost_checkpoint(told);
   for (const observe::Event& event : told) {
     const auto* alarm = std::get_if<observe::Alarm>(&event.body);
-    if (alarm != nullptr && alarm->kind == "disk_full") judgement.disk_alarms.push_back(event.common.wall_time);
+    if (alarm != nullptr && tells_of_a_full_disk(alarm->kind)) judgement.disk_alarms.push_back(event.common.wall_time);
   }
   const fs::path events = run / "events" / "driver-0.jsonl";
   if (!fs::exists(events)) return judgement;
   for (const observe::Event& event : observe::read_events(events)) {
-    // A disk without room ends no generation; another fault of the same one does.
+    // A disk without room and a slow rank end no generation; another fault of the same one does.
     const auto* incident = std::get_if<observe::IncidentReport>(&event.body);
-    if (incident != nullptr && incident->fault != "storage") judgement.incidents.emplace(incident->ended_generation, *incident);
+    if (incident != nullptr && incident->fault != "storage" && incident->fault != "fail_slow") judgement.incidents.emplace(incident->ended_generation, *incident);
   }
   return judgement;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/process/fault_point.h"
@@ -15,6 +16,8 @@
 namespace longhaul::bench {
 
 // When the driver told that this rank is slower than its peers: Unix seconds.
+// Whether an alarm of a rank's says that the disk was full: saving failed, or older checkpoints made room.
+bool tells_of_a_full_disk(std::string_view alarm_kind);
 std::vector<double> straggler_alarms(const std::filesystem::path& run, int64_t rank);
 
 struct RunJudgement {

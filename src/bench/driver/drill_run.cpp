@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/files/file.h"
@@ -144,6 +145,7 @@ class FromOutside {
       launched_.wait();
       do_before_it_is_typed_again(drill, run_);
       launched_.start();
+      until_trained_by_another(process_of(status.at("driver")));
     }
     return true;
   }
@@ -157,9 +159,14 @@ class FromOutside {
     disk_->empty();
   }
   size_t alarms() const {
-    const std::string text = read_text(launched_.log());
+    std::istringstream lines(read_text(launched_.log()));
     size_t found = 0;
-    for (size_t at = 0; (at = text.find("disk_full", at)) != std::string::npos; ++at) ++found;
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string alarm, kind;
+      words >> alarm >> kind;
+      if (alarm == "alarm" && kind.ends_with(":") && tells_of_a_full_disk(kind.substr(0, kind.size() - 1))) ++found;
+    }
     return found;
   }
   // Its connection stays open and says nothing, as that of a machine that hangs. It goes on when it has been given up.
@@ -182,6 +189,13 @@ class FromOutside {
       cluster_->silence(mark.node);
       until_given_up(mark.node, kHalfOpen_s);
     }
+  }
+  // A driver that has lost its journal starts the ranks anew: a drill that meets the old ones would miss them.
+  void until_trained_by_another(pid_t driver) const {
+    until(kStatus_s, [&] {
+      const auto status = status_of(run_);
+      return status && process_of(status->at("driver")) != driver && status->value("state", "") == "TRAIN";
+    });
   }
   void until_given_up(const std::string& node, double limit_s) const {
     until(limit_s, [&] {

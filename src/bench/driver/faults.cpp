@@ -96,7 +96,8 @@ class Runs {
         next_ = counts_.size();  // nor does anybody else begin another
         throw;
       }
-      if (std::ranges::all_of(outcomes_[run], &DrillOutcome::good)) fs::remove_all(own);
+      const auto as_wanted = [](const DrillOutcome& outcome) { return outcome.good() && outcome.named; };
+      if (std::ranges::all_of(outcomes_[run], as_wanted)) fs::remove_all(own);
       const std::lock_guard hold(mutex_);
       // A thousand take hours: what is known stays when the bench is interrupted.
       std::ofstream lines(folder_ / "outcomes.jsonl", std::ios::app);

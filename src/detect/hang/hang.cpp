@@ -34,7 +34,8 @@ class Analysis {
     for (const auto& [rank, of] : ranks_) report_.ranks.push_back(rank);
     note_waits();
     // The most informative first.
-    (void)(find_dead() || find_frozen() || find_disagreement() || find_ends() || find_circle() || find_network() || find_slowest());
+    (void)(find_dead() || find_frozen() || find_disagreement() || find_ends() || find_circle() || find_silent() || find_network() ||
+           find_slowest());
     std::ranges::stable_sort(report_.suspects, std::ranges::greater(),
                              [this](const HangSuspect& each) { return std::pair(each.waiting, standstill(each.rank)); });
     return std::move(report_);
@@ -166,6 +167,28 @@ class Analysis {
     return decided(HangKind::kDeadlock);
   }
 
+  // All who tell anything have come, so the others wait for those of whom nothing is known: their machine
+  // gives no evidence.
+  bool find_silent() {
+    for (const StandingCall& each : graph_.standing()) {
+      if (!each.missing.empty() || !each.not_started.empty()) continue;
+      for (const int64_t rank : each.unknown) {
+        if (ranks_.contains(rank) || std::ranges::count(report_.suspects, rank, &HangSuspect::rank) > 0) continue;
+        report_.suspects.push_back({.rank = rank,
+                                    .group = each.place->path,
+                                    .call = label(*each.call),
+                                    .text = fmt::format("rank {} tells nothing; all that tell anything have come to {} of '{}'", rank,
+                                                        label(*each.call), each.place->path),
+                                    .waiting = std::ranges::count_if(graph_.standing(),
+                                                                     [&](const StandingCall& call) {
+                                                                       return std::ranges::count(call.unknown, rank) > 0;
+                                                                     }),
+                                    .threads = {}});
+      }
+    }
+    return decided(HangKind::kSilent);
+  }
+
   // All members entered it, and it does not end.
   bool find_network() {
     for (const StandingCall& each : graph_.standing()) {
@@ -249,8 +272,8 @@ std::string standing_text(const HangReport& report, const std::vector<HangRank>&
 }
 
 std::string_view name_of(HangKind kind) {
-  constexpr std::string_view kNames[] = {"none",        "dead",    "frozen",   "disagrees", "missing",
-                                         "not started", "network", "deadlock", "computing"};
+  constexpr std::string_view kNames[] = {"none",        "dead",   "frozen",  "disagrees", "missing",
+                                         "not started", "silent", "network", "deadlock",  "computing"};
   return kNames[static_cast<size_t>(kind)];
 }
 

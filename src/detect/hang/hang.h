@@ -44,7 +44,7 @@ std::string hang_evidence(const HangRank& rank);
 // kData error where the text is no evidence.
 HangRank hang_rank_from(std::string_view evidence, const std::string& where);
 
-enum class HangKind : uint8_t { kNone, kDead, kFrozen, kDisagrees, kMissing, kNotStarted, kNetwork, kDeadlock, kComputing };
+enum class HangKind : uint8_t { kNone, kDead, kFrozen, kDisagrees, kMissing, kNotStarted, kSilent, kNetwork, kDeadlock, kComputing };
 std::string_view name_of(HangKind kind);  // "missing"
 
 struct HangWait {
