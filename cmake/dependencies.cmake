@@ -90,8 +90,8 @@ if(LONGHAUL_ARROW)
   list(APPEND longhaul_rpath ${LONGHAUL_ARROW})
 endif()
 
-# The package carries LibTorch in lib/ beside bin/.
+# The tarball carries LibTorch in lib/ beside bin/; the wheel finds it in torch/lib beside its own folder.
 set(CMAKE_BUILD_RPATH ${longhaul_rpath})
-set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../../torch/lib")
 # DT_RPATH, not DT_RUNPATH: LibTorch's own dependencies must be found beside it as well.
 add_link_options(-Wl,--disable-new-dtags)

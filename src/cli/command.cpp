@@ -264,7 +264,7 @@ void Command::flag(const std::string& name, bool& into, const std::string& help)
 void Command::json_flag(bool& json, const std::string& help) { flag("--json", json, help); }
 
 void Command::recipe(std::string& path, std::vector<std::string>& words) {
-  option("RECIPE", path, "a recipe file (TOML)").required();
+  option("RECIPE", path, "a recipe file (TOML), or the name of one that comes with Longhaul: first-run").required();
   overrides(words);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/files/file.h"
 #include "base/log.h"
+#include "base/process/loaded_library.h"
 #include "base/text/path_text.h"
 #include "base/text/text.h"
 #include "base/text/utf8.h"
@@ -98,15 +99,53 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
+// The folders of recipes that come with this program: of a package (bin/ beside recipes/), or of a build in the sources
+// (build/release/).
+std::vector<std::filesystem::path> folders_of_recipes() {
+  static const int kInThisProgram = 0;
+  const std::filesystem::path folder = file_that_holds(&kInThisProgram).parent_path();
+  return {(folder / "../recipes").lexically_normal(), (folder / "../../recipes").lexically_normal()};
+}
+
+// A file as it was typed, or a recipe that comes with the program by its name: "first-run", "minimax/1-pretrain".
+std::filesystem::path file_of_recipe(const std::filesystem::path& typed) {
+  std::error_code ignored;
+  if (typed.empty() || typed.is_absolute() || (std::filesystem::exists(typed, ignored) && !std::filesystem::is_directory(typed, ignored)))
+    return typed;
+  for (const std::filesystem::path& folder : folders_of_recipes()) {
+    for (const char* ending : {"", ".toml"}) {
+      std::filesystem::path file = folder / typed;
+      file += ending;
+      if (std::filesystem::is_regular_file(file, ignored)) return file;
+    }
+  }
+  return typed;
+}
+
+std::vector<std::string> names_of_recipes() {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const std::filesystem::path& folder : folders_of_recipes()) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+      if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+    }
+    if (!names.empty()) break;
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 std::string read_recipe(const std::filesystem::path& path, const std::string& asked_by) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
+    const std::vector<std::string> names = names_of_recipes();
+    const std::string near = nearest_spelling(path.stem().string(), names);
     throw Error({.code = ExitCode::kUsage,
                  .what = "cannot find the recipe",
-                 .expected = "a TOML file",
+                 .expected = names.empty() ? "a TOML file" : fmt::format("a TOML file, or one of {}", fmt::join(names, ", ")),
                  .found = "no such file",
                  .where = asked_by.empty() ? path.string() : fmt::format("{} (base of {})", path.string(), asked_by),
-                 .hint = "ls recipes/ shows the recipes that come with Longhaul"});
+                 .hint = near.empty() ? "give the path of a recipe, or the name of one that comes with Longhaul" : near});
   }
   return read_text(path, ExitCode::kUsage, kRecipeSizeLimitBytes);
 }
@@ -320,8 +359,9 @@ const Origin& LoadedRecipe::origin(const std::string& key) const {
 
 LoadedRecipe load(const std::filesystem::path& path, const std::vector<std::string>& overrides, const FirstWords* first) {
   std::vector<Entry> entries;
-  const std::string name = text_of_path(path);
-  read_file(read_recipe(path, ""), name, path.parent_path(), 1, entries);
+  const std::filesystem::path file = file_of_recipe(path);
+  const std::string name = text_of_path(file);
+  read_file(read_recipe(file, ""), name, file.parent_path(), 1, entries);
   return resolve(std::move(entries), overrides, name, first);
 }
 

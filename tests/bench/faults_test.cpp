@@ -101,11 +101,13 @@ TEST(JudgedDrills, AMissingStepMustBeNamed) {
   EXPECT_EQ(missing_in_silence({4}, {lost(4, 4, "disk_full")}), (std::vector<int64_t>{4}));
 }
 
-DrillOutcome told(const std::string& kind, int64_t rank, const std::string& node, const observe::IncidentReport& incident) {
+DrillOutcome told(const std::string& kind, int64_t rank, const std::string& node, const observe::IncidentReport& incident,
+                  bool explained = false) {
   RunJudgement judgement;
   judgement.ended = judgement.same_bits = true;
   judgement.incidents[3] = incident;
-  return outcome_of({.kind = kind, .place = "", .rank = rank}, 4, FaultMark{.generation = 3, .rank = rank, .node = node}, judgement);
+  return outcome_of({.kind = kind, .place = "", .rank = rank}, 4, FaultMark{.generation = 3, .rank = rank, .node = node}, explained,
+                    judgement);
 }
 
 TEST(JudgedDrills, ADrillIsNamedByItsOwnRankOrNode) {
@@ -123,6 +125,14 @@ TEST(JudgedDrills, ADrillIsNamedByItsOwnRankOrNode) {
   EXPECT_TRUE(told("link cut", 3, "node-1", incident).named);
   EXPECT_FALSE(told("link cut", 3, "node-0", incident).named);
   EXPECT_FALSE(told("half-open connection", 3, "node-0", incident).named);
+  EXPECT_TRUE(told("half-open connection", 3, "node-0", incident, true).named) << "the incident is a later drill's";
+  EXPECT_FALSE(told("link cut", 3, "node-0", incident, true).named);
+}
+
+TEST(JudgedDrills, AFullDiskIsToldByAFailedSaveOrByWhatMadeRoom) {
+  EXPECT_TRUE(tells_of_a_full_disk("disk_full"));
+  EXPECT_TRUE(tells_of_a_full_disk("checkpoints_removed"));
+  EXPECT_FALSE(tells_of_a_full_disk("events_lost"));
 }
 
 // A daemon that connects again in time makes no incident, and a slow rank an alarm: of that rank, after it became slow.
@@ -130,7 +140,7 @@ TEST(JudgedDrills, ADrillWithoutAnIncident) {
   RunJudgement judgement;
   judgement.ended = judgement.same_bits = true;
   const FaultMark mark{.generation = 3, .rank = 1, .wall_time = 1000, .node = "node-1"};
-  const auto named = [&](const char* kind) { return outcome_of({.kind = kind, .place = "", .rank = 1}, 4, mark, judgement).named; };
+  const auto named = [&](const char* kind) { return outcome_of({.kind = kind, .place = "", .rank = 1}, 4, mark, false, judgement).named; };
   EXPECT_TRUE(named("half-open connection"));
   EXPECT_FALSE(named("link cut"));
   EXPECT_FALSE(named("slow rank"));
@@ -138,7 +148,7 @@ TEST(JudgedDrills, ADrillWithoutAnIncident) {
   EXPECT_FALSE(named("slow rank"));
   judgement.straggler_alarms[1].push_back(1010);
   EXPECT_TRUE(named("slow rank"));
-  EXPECT_FALSE(outcome_of({.kind = "killed"}, 4, std::nullopt, judgement).happened);
+  EXPECT_FALSE(outcome_of({.kind = "killed"}, 4, std::nullopt, false, judgement).happened);
 }
 
 TEST(PlannedDrills, NumbersOfRanks) {

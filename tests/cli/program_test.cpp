@@ -65,6 +65,21 @@ TEST_F(Program, NumbersAndPathsThatCannotBeMeantAreRefused) {
   refused({"score", "run", "--ids", "", "--out", "o"}, "--ids: it is empty");
 }
 
+TEST_F(Program, RecipesThatComeWithItAreFoundByName) {
+  const ProcessResult shown = run({"config", "show", "first-run"});
+  EXPECT_EQ(shown.status, 0) << shown.errors;
+  EXPECT_THAT(shown.output, HasSubstr("recipes/first-run.toml:"));
+  EXPECT_EQ(run({"config", "check", "minimax/1-pretrain"}).status, 0);
+  expect_error(run({"config", "show", "frist-run"}), 64, "try       first-run");
+  // A file of that name comes first.
+  write("first-run", "version = 1\n[train]\nsteps = 7\n");
+  const ProcessResult own = run_process({"bash", "-c", "cd \"$1\" && \"$2\" config show first-run", "bash", path(""), program_file()},
+                                        {cache_variable(path("cache")), "NO_COLOR=1"}, 180);
+  EXPECT_EQ(own.status, 0) << own.errors;
+  EXPECT_THAT(own.output, HasSubstr("first-run:3"));
+  EXPECT_THAT(own.output, Not(HasSubstr("first-run.toml:")));
+}
+
 // A log on a full disk (nohup … > log 2>&1) takes nothing from what the program's code says: of a result that cannot be written too.
 TEST_F(Program, ExitCodesAreTheSameWhereNothingCanBeSaid) {
   const auto unsaid = [&](const std::string& streams, const std::vector<std::string>& words) {

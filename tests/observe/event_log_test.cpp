@@ -158,7 +158,25 @@ TEST(EventLog, AFailingReaderStopsNobody) {
   EXPECT_EQ(read_events(folder / "events.jsonl").size(), 2u);
 }
 
-// A file-size limit stands in for a full disk: the write is cut short and fails, as on a full one.
+// A file-size limit stands in for a full disk while it lives: a write beyond it is cut short and fails, as on a full one.
+class FullDisk {
+ public:
+  explicit FullDisk(const std::filesystem::path& file, int64_t room) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit small = before_;
+    small.rlim_cur = static_cast<rlim_t>(static_cast<int64_t>(std::filesystem::file_size(file)) + room);
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_;
+};
+
 TEST(EventLog, AFullDiskLosesEventsButNotTraining) {
   const TemporaryFolder folder;
   const auto path = folder / "events.jsonl";
@@ -166,19 +184,11 @@ TEST(EventLog, AFullDiskLosesEventsButNotTraining) {
   const auto reader = std::make_shared<Collect>();
   writer.add(reader);
   writer.write(StepReport{.step = 1});
-  const auto size = static_cast<rlim_t>(std::filesystem::file_size(path));
-
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit small = before;
-  small.rlim_cur = size + 50;  // room for a part of a line
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  writer.write(StepReport{.step = 2});
-  writer.write(StepReport{.step = 3});
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, old_handler);
-
+  {
+    const FullDisk full(path, 50);  // room for a part of a line
+    writer.write(StepReport{.step = 2});
+    writer.write(StepReport{.step = 3});
+  }
   EXPECT_EQ(writer.events_lost(), 2);
   writer.write(StepReport{.step = 4});
   // Readers saw all steps, and the alarm once when it began and once when it was over.
@@ -190,6 +200,33 @@ TEST(EventLog, AFullDiskLosesEventsButNotTraining) {
   EXPECT_THAT(alarm.message, HasSubstr("2 events"));
   EXPECT_EQ(alarm.first_step, 2) << "the steps that nobody finds in the file";
   EXPECT_EQ(alarm.last_step, 3);
+}
+
+// There is room again for an event, but not for the alarm after it: which steps were lost must not be forgotten.
+TEST(EventLog, TheAlarmOfLostEventsWaitsForRoomToo) {
+  const TemporaryFolder folder;
+  const auto path = folder / "events.jsonl";
+  EventWriter writer({.path = path});
+  writer.write(StepReport{.step = 1});
+  const auto one = static_cast<int64_t>(std::filesystem::file_size(path));
+  {
+    const FullDisk full(path, 50);
+    writer.write(StepReport{.step = 2});
+  }
+  {
+    const FullDisk nearly_full(path, one + 50);
+    writer.write(StepReport{.step = 3});
+  }
+  EXPECT_EQ(writer.events_lost(), 1);
+  writer.write(StepReport{.step = 4});
+  const auto events = read_events(path);
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(std::get<StepReport>(events[2].body).step, 4);
+  const auto& alarm = std::get<Alarm>(events[3].body);
+  EXPECT_EQ(alarm.first_step, 2);
+  EXPECT_EQ(alarm.last_step, 2);
+  writer.write(StepReport{.step = 5});
+  EXPECT_EQ(read_events(path).size(), 5u) << "it is told once";
 }
 
 TEST(EventLog, SeveralThreadsWriteWholeLines) {

@@ -82,7 +82,8 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   return judgement;
 }
 
-DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<FaultMark>& mark, const RunJudgement& judgement) {
+DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<FaultMark>& mark, bool explained,
+                        const RunJudgement& judgement) {
   DrillOutcome outcome{.drill = drill, .ranks = ranks, .happened = mark.has_value()};
   outcome.problem = judgement.problem.empty() ? judgement.lost : judgement.problem;
   if (!mark) {
@@ -107,7 +108,7 @@ DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<F
     return outcome;
   }
   const auto found = judgement.incidents.find(mark->generation);
-  if (found == judgement.incidents.end() && drill.kind == "half-open connection") {
+  if ((found == judgement.incidents.end() || explained) && drill.kind == "half-open connection") {
     outcome.named = true;  // its daemon noticed, and has connected again: the driver missed nothing
     return outcome;
   }

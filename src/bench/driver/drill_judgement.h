@@ -15,9 +15,9 @@
 
 namespace longhaul::bench {
 
-// When the driver told that this rank is slower than its peers: Unix seconds.
 // Whether an alarm of a rank's says that the disk was full: saving failed, or older checkpoints made room.
 bool tells_of_a_full_disk(std::string_view alarm_kind);
+// When the driver told that this rank is slower than its peers: Unix seconds.
 std::vector<double> straggler_alarms(const std::filesystem::path& run, int64_t rank);
 
 struct RunJudgement {
@@ -35,7 +35,9 @@ std::vector<int64_t> missing_in_silence(const std::vector<int64_t>& missing, con
 RunJudgement judge(const std::optional<int>& status, const std::filesystem::path& run, const std::filesystem::path& undisturbed,
                    int64_t ranks);
 
-// mark: that the fault left when it came; nothing: it did not.
-DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<FaultMark>& mark, const RunJudgement& judgement);
+// mark: that the fault left when it came; nothing: it did not. explained: the incident of its generation names what a
+// later drill of this generation did.
+DrillOutcome outcome_of(const Drill& drill, int64_t ranks, const std::optional<FaultMark>& mark, bool explained,
+                        const RunJudgement& judgement);
 
 }  // namespace longhaul::bench

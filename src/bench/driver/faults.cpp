@@ -50,12 +50,16 @@ std::vector<DrillOutcome> one_run(const FaultsRequest& request, const std::set<s
   run_drills(folder, run, ranks, plan, marks,
              [&](const std::optional<int>& status) { judgement = judge(status, run, undisturbed, ranks); });
   std::vector<DrillOutcome> outcomes;
-  for (size_t i = 0; i < plan.drills.size(); ++i) {
+  std::set<int64_t> explained;  // generations whose incident names a drill
+  for (size_t i = plan.drills.size(); i-- > 0;) {
     const bool done = !fs::exists(DrillPlan::undone_of(marks, i));
     const auto mark = done ? read_fault_mark(DrillPlan::mark_of(marks, i)) : std::nullopt;
-    outcomes.push_back(outcome_of(plan.drills[i], ranks, mark, judgement));
-    if (!outcomes.back().good()) outcomes.back().problem += fmt::format(" ({})", folder.string());
+    outcomes.push_back(outcome_of(plan.drills[i], ranks, mark, mark && explained.contains(mark->generation), judgement));
+    const DrillOutcome& outcome = outcomes.back();
+    if (mark && outcome.named && !outcome.incident.empty()) explained.insert(mark->generation);
+    if (!outcome.good() || !outcome.named) outcomes.back().problem += fmt::format(" ({})", folder.string());
   }
+  std::ranges::reverse(outcomes);
   return outcomes;
 }
 

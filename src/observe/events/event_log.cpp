@@ -156,21 +156,28 @@ void EventWriter::write_locked(EventBody body) {
     if (!first_lost_step_) first_lost_step_ = step->step;
     last_lost_step_ = step->step;
   }
+  if (!written) ++lost_;
   if (!written && lost_now_++ == 0) {
-    ++lost_;
     hand_out(
         {.common = common_,
          .body = Alarm{.kind = "events_lost",
                        .message = fmt::format("events cannot be written to {}; training goes on without them", file_.path().string())}});
-  } else if (!written) {
-    ++lost_;
-  } else if (lost_now_ > 0) {
-    const int64_t lost = std::exchange(lost_now_, 0);
-    write_locked(Alarm{.kind = "events_lost",
-                       .message = fmt::format("{} events before this one could not be written", lost),
-                       .first_step = std::exchange(first_lost_step_, std::nullopt),
-                       .last_step = std::exchange(last_lost_step_, std::nullopt)});
   }
+  if (written && lost_now_ > 0) tell_what_was_lost();
+}
+
+// When there is no room for this line either, what was lost is told after the next event that can be written.
+void EventWriter::tell_what_was_lost() {
+  const Event alarm{.common = common_,
+                    .body = Alarm{.kind = "events_lost",
+                                  .message = fmt::format("{} events before this one could not be written", lost_now_),
+                                  .first_step = first_lost_step_,
+                                  .last_step = last_lost_step_}};
+  if (!append(alarm)) return;
+  lost_now_ = 0;
+  first_lost_step_.reset();
+  last_lost_step_.reset();
+  hand_out(alarm);
 }
 
 // One write per line: with O_APPEND a line is whole or missing, and a crash can only tear the last one.

@@ -65,6 +65,7 @@ class EventWriter {
     bool failed = false;
   };
   void write_locked(EventBody body);
+  void tell_what_was_lost();
   bool append(const Event& event);
   void hand_out(const Event& event);
 
