@@ -14,6 +14,7 @@
 #include "checkpoint/published/upcycling.h"
 #include "checkpoint/saved_recipe.h"
 #include "layout/parameters.h"
+#include "recipe/architecture/conversion.h"
 #include "storage/catalog.h"
 
 namespace longhaul::checkpoint {
@@ -113,6 +114,21 @@ recipe::FirstWords words_of(const recipe::ModelConfig& model, const std::string&
   return words;
 }
 
+// The conversion decides what the layers are: a recipe that says so too would win in silence.
+void require_converted_layers(const recipe::ModelConfig& converted, const recipe::LoadedRecipe& loaded) {
+  const recipe::ModelConfig& model = loaded.recipe.model;
+  const char* key = model.mixers != converted.mixers ? "model.mixers" : "model.softmax.windows";
+  if (model.mixers == converted.mixers && model.softmax.windows == converted.softmax.windows) return;
+  recipe::Recipe wanted;
+  wanted.model = converted;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "both the recipe and the conversion say what the layers are",
+               .expected = fmt::format("{} = {}, as the conversion has it", key, recipe::options_of(wanted).find(key)->get().toml()),
+               .found = fmt::format("another value ({})", loaded.origin(key).text()),
+               .where = fmt::format("{} and --convert", key),
+               .hint = fmt::format("leave {} out of the recipe, or begin with recipes/train-on.toml", key)});
+}
+
 }  // namespace
 
 std::optional<recipe::FirstWords> words_of_run(const fs::path& run_folder) {
@@ -126,15 +142,37 @@ std::optional<recipe::FirstWords> words_of_run(const fs::path& run_folder) {
                   {saved.recipe.data.end_of_document, saved.recipe.data.stop_tokens}, found.front().path.string());
 }
 
-std::shared_ptr<const StartingPoint> StartingPoint::open(const fs::path& path) {
-  if (fs::exists(path / "config.json")) return std::make_shared<FromPublished>(path);
-  return std::make_shared<FromCheckpoint>(path);
+std::shared_ptr<const StartingPoint> StartingPoint::open(const fs::path& path, const std::string& rules) {
+  std::shared_ptr<StartingPoint> point;
+  if (fs::exists(path / "config.json")) {
+    point = std::make_shared<FromPublished>(path);
+  } else {
+    point = std::make_shared<FromCheckpoint>(path);
+  }
+  if (rules.empty()) return point;
+  const recipe::Conversion conversion = recipe::read_conversion(rules);
+  point->converted_ = recipe::converted(point->model_, conversion);
+  for (const auto& spec : layout::parameters(point->model_)) point->shapes_.emplace(spec.tensor.name, spec.tensor.global_shape);
+  // Its new tensors have no place in the files of the family that it came from.
+  point->origin_.erase("imported_family");
+  point->origin_.erase("imported_layout");
+  point->origin_["converted"] = conversion.text;
+  return point;
 }
 
-recipe::FirstWords StartingPoint::first_words() const { return words_of(model_, tokenizer_.string(), roles_, path_.string()); }
+recipe::FirstWords StartingPoint::first_words() const {
+  return words_of(converted_.value_or(model_), tokenizer_.string(), roles_, path_.string());
+}
 
 // What predicts further ahead may begin here: files of published models have none.
 std::string StartingPoint::require_fitting(const recipe::LoadedRecipe& loaded) const {
+  if (converted_) {
+    require_converted_layers(*converted_, loaded);
+    const ConversionWeights weights(model_, loaded.recipe.model);
+    require_same_tensors(loaded, weights.without_conversion());
+    weights.require_fitting(path_.string());
+    return weights.text();
+  }
   const auto upcycling = Upcycling::of(model_, loaded, path_.string());
   require_same_tensors(loaded, upcycling ? upcycling->without_experts() : loaded.recipe.model);
   return upcycling ? upcycling->text() : "";
@@ -172,10 +210,16 @@ void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded, con
 }
 
 void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::LoadedRecipe& recipe) const {
-  const auto upcycling = Upcycling::of(model_, recipe, path_.string());
+  std::optional<ConversionWeights> conversion;
+  if (converted_) conversion.emplace(model_, recipe.recipe.model);
+  const auto upcycling = conversion ? std::nullopt : Upcycling::of(model_, recipe, path_.string());
   for (const StateEntry& entry : state) {
     if (entry.role != kWeightRole || entry.held.empty()) continue;
     if (model_.predict_ahead == 0 && entry.name.starts_with(kAheadPrefix)) continue;  // as it was drawn
+    if (conversion) {
+      read_converted(entry, *conversion);
+      continue;
+    }
     const Tensor view = entry.view;
     if (!upcycling) {
       view.copy_(read(entry.name, entry.held));
@@ -189,6 +233,20 @@ void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::Loa
     const Tensor weights = read(source.name, source.box);
     view.copy_(source.factor == 1 ? weights : weights.to(at::kDouble).mul(source.factor));
   }
+}
+
+// Where heads are copied, the box of a rank may hold parts of several of them: the tensor is read whole then.
+void StartingPoint::read_converted(const StateEntry& entry, const ConversionWeights& weights) const {
+  const Tensor view = entry.view;
+  const auto source = weights.source_of(entry.name);
+  if (!source) {
+    if (const Tensor first = ConversionWeights::first_value_of(entry); first.defined()) view.copy_(first);
+    return;
+  }
+  const bool whole = source->repeats > 1;
+  const Tensor there = read(source->name, whole ? layout::Rectangle::whole(shapes_.at(source->name)) : entry.held);
+  const layout::Rectangle box = whole ? entry.held : layout::Rectangle::whole(entry.held.length);
+  view.copy_(ConversionWeights::box_of(there, *source, box));
 }
 
 }  // namespace longhaul::checkpoint

@@ -1,15 +1,18 @@
 // StartingPoint: trained weights from which a new run begins (`train RECIPE --from DIR|CKPT`): a public
 // folder or a checkpoint. The run's own model must have the same tensors, or have experts where the trained
-// one is dense (upcycling.h). Optimizer, step and data begin anew. Several ranks may read at the same time.
+// one is dense (upcycling.h), or other mixers where a conversion was asked for (conversion_weights.h).
+// Optimizer, step and data begin anew. Several ranks may read at the same time.
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/disk/writers.h"
+#include "checkpoint/published/conversion_weights.h"
 #include "checkpoint/state.h"
 #include "data/tokenizer/tokenizer.h"
 #include "recipe/load.h"
@@ -23,7 +26,9 @@ inline constexpr const char* kOriginKeys[] = {"imported_family", "imported_layou
 class StartingPoint {
  public:
   // If `path` is a checkpoint, only its files of weights are looked at; verify() reads them.
-  static std::shared_ptr<const StartingPoint> open(const std::filesystem::path& path);
+  // `rules` (recipe/architecture/conversion.h): the layers become others; empty: they stay. kUsage: rules that are
+  // not understood, or a model that cannot be converted by them.
+  static std::shared_ptr<const StartingPoint> open(const std::filesystem::path& path, const std::string& rules = "");
   virtual ~StartingPoint() = default;
 
   const std::filesystem::path& path() const { return path_; }
@@ -47,12 +52,15 @@ class StartingPoint {
 
  protected:
   virtual Tensor read(const std::string& logical, const layout::Rectangle& box) const = 0;
+  void read_converted(const StateEntry& entry, const ConversionWeights& weights) const;
   void require_same_tensors(const recipe::LoadedRecipe& recipe, const recipe::ModelConfig& model) const;
 
   std::filesystem::path path_, tokenizer_, beside_;
   data::TokenRoles roles_;  // of the tokenizer's tokens
   recipe::ModelConfig model_;
   nlohmann::json origin_ = nlohmann::json::object();
+  std::map<std::string, layout::Shape> shapes_;  // of its tensors, where a conversion reads some of them whole
+  std::optional<recipe::ModelConfig> converted_;  // what its model becomes
 };
 
 // [model] and data.tokenizer of the run in this folder, as its newest checkpoint says; the weights that the

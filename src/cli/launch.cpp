@@ -14,6 +14,7 @@
 #include "base/version.h"
 #include "checkpoint/starting_point.h"
 #include "cli/command.h"
+#include "cli/models/convert.h"
 #include "comm/disagreement.h"
 #include "control/driver/driver_service.h"
 #include "control/node/rank_environment.h"
@@ -30,7 +31,7 @@ void add_launch_evict(Command& launch);
 namespace {
 
 struct LaunchArguments {
-  std::string recipe, run, from, listen;
+  std::string recipe, run, from, convert, listen;
   std::vector<std::string> overrides, environment;
   int64_t ranks = 0, threads = 0, nodes = 1, spares = 0, restarts = 20;
   double hang_s = 60;
@@ -106,9 +107,10 @@ void require_open_files(const LaunchArguments& arguments) {
 }
 
 recipe::Recipe recipe_of(const LaunchArguments& arguments) {
+  require_something_to_convert(arguments.from, arguments.convert);
   if (arguments.from.empty()) return recipe::load(arguments.recipe, arguments.overrides).recipe;
   auto first = checkpoint::words_of_run(run_folder_of(arguments));  // of a run that goes on: as train does
-  if (!first) first = checkpoint::StartingPoint::open(arguments.from)->first_words();
+  if (!first) first = checkpoint::StartingPoint::open(arguments.from, arguments.convert)->first_words();
   return recipe::load(arguments.recipe, arguments.overrides, &*first).recipe;
 }
 
@@ -139,6 +141,7 @@ control::RunCommand command_of_ranks(const LaunchArguments& arguments) {
                               .run_folder = std::filesystem::absolute(run_folder_of(arguments)).string()};
   command.words.insert(command.words.end(), arguments.overrides.begin(), arguments.overrides.end());
   if (!arguments.from.empty()) command.options.insert(command.options.end(), {"--from", arguments.from});
+  if (!arguments.convert.empty()) command.options.insert(command.options.end(), {"--convert", arguments.convert});
   const auto add = [&](const char* option, int64_t value, int64_t otherwise) {
     if (value != otherwise) command.launched += fmt::format(" {} {}", option, value);
   };
@@ -262,6 +265,7 @@ void add_launch(Command& program) {
   launch.option("RECIPE", arguments->recipe, "a recipe file (TOML)");
   launch.overrides(arguments->overrides);
   launch.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, as train does");
+  launch.option("--convert", arguments->convert, "what the layers of --from become, as train does");
   launch.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>); others' output is in its logs/rank-N.log");
   launch.before_reading(refuse_other_commands);
   launch.on_run([arguments] { return run_launch(*arguments); });

@@ -12,6 +12,7 @@
 #include "base/terminal.h"
 #include "base/text/text.h"
 #include "cli/command.h"
+#include "cli/models/convert.h"
 #include "cli/output.h"
 #include "cli/register.h"
 #include "comm/world.h"
@@ -28,7 +29,7 @@ namespace longhaul::cli {
 namespace {
 
 struct TrainArguments {
-  std::string recipe, run, from;
+  std::string recipe, run, from, convert;
   std::vector<std::string> overrides;
   bool fresh = false, explain_dispatch = false, quiet = false;
 };
@@ -46,6 +47,7 @@ std::string next_command(const TrainArguments& arguments, const run::RunRequest&
   }
   if (finished) words += fmt::format(" train.steps={}", request.recipe.recipe.train.steps * 2);
   if (!arguments.from.empty()) words += " --from " + shell_quoted(arguments.from);
+  if (!arguments.convert.empty()) words += " --convert " + shell_quoted(arguments.convert);
   return program_command(arguments.run.empty() ? words : words + " --run " + shell_quoted(arguments.run));
 }
 
@@ -113,13 +115,14 @@ ExitCode run(const TrainArguments& arguments) {
   kernels::Dispatcher::explain(arguments.explain_dispatch);
   run::RunRequest request{.fresh = arguments.fresh, .quiet = arguments.quiet};
   request.run_folder = arguments.run.empty() ? run::default_run_folder(arguments.recipe) : std::filesystem::path(arguments.run);
+  require_something_to_convert(arguments.from, arguments.convert);
   if (arguments.from.empty()) {
     request.recipe = recipe::load(arguments.recipe, arguments.overrides);
   } else {
     // A run that goes on needs nothing any more of what it began with.
     auto first = arguments.fresh ? std::nullopt : checkpoint::words_of_run(request.run_folder);
     if (!first) {
-      request.from = checkpoint::StartingPoint::open(arguments.from);
+      request.from = checkpoint::StartingPoint::open(arguments.from, arguments.convert);
       first = request.from->first_words();
     }
     request.recipe = recipe::load(arguments.recipe, arguments.overrides, &*first);
@@ -156,10 +159,13 @@ void add_train(Command& program) {
       "train", "train the model a recipe describes; a second start continues the run",
       {{"from nothing to a report on this machine", "train recipes/first-run.toml"},
        {"another folder of text, and twice the steps", "train recipes/first-run.toml data.source=~/texts train.steps=2000 --run runs/mine"},
-       {"weights of a published model, and its tokenizer", "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --run runs/mine"}});
+       {"weights of a published model, and its tokenizer", "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --run runs/mine"},
+       {"the same as a hybrid of windows and linear attention",
+        "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --convert 'window*1,gla*1'"}});
   train.recipe(arguments->recipe, arguments->overrides);
   train.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>)");
   train.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, which also gives [model]");
+  train.option("--convert", arguments->convert, "what the layers of --from become: a list, or a TOML file (`convert --list`)");
   train.flag("--fresh", arguments->fresh, "begin anew; an earlier run in that directory is moved aside");
   train.flag("--quiet", arguments->quiet, "print nothing but warnings and errors");
   train.flag("--explain-dispatch", arguments->explain_dispatch, "say which implementation of each operator was chosen, and why");
