@@ -149,10 +149,10 @@ std::shared_ptr<const StartingPoint> StartingPoint::open(const fs::path& path, c
   } else {
     point = std::make_shared<FromCheckpoint>(path);
   }
+  for (const auto& spec : layout::parameters(point->model_)) point->shapes_.emplace(spec.tensor.name, spec.tensor.global_shape);
   if (rules.empty()) return point;
   const recipe::Conversion conversion = recipe::read_conversion(rules);
   point->converted_ = recipe::converted(point->model_, conversion);
-  for (const auto& spec : layout::parameters(point->model_)) point->shapes_.emplace(spec.tensor.name, spec.tensor.global_shape);
   // Its new tensors have no place in the files of the family that it came from.
   point->origin_.erase("imported_family");
   point->origin_.erase("imported_layout");
@@ -230,9 +230,19 @@ void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::Loa
       continue;
     }
     const Upcycling::Source source = upcycling->source_of(entry);
-    const Tensor weights = read(source.name, source.box);
+    const Tensor weights = read_copies(source);
     view.copy_(source.factor == 1 ? weights : weights.to(at::kDouble).mul(source.factor));
   }
+}
+
+Tensor StartingPoint::read_copies(const Upcycling::Source& source) const {
+  if (source.copies == 1) return read(source.name, source.box);
+  const auto dimension = static_cast<int64_t>(source.copied_dimension);
+  const Tensor one = read(source.name, layout::Rectangle::whole(shapes_.at(source.name)));
+  Tensor box = at::cat(std::vector<Tensor>(static_cast<size_t>(source.copies), one), dimension);
+  for (size_t d = 0; d < source.box.offset.size(); ++d)
+    box = box.narrow(static_cast<int64_t>(d), source.box.offset[d], source.box.length[d]);
+  return box;
 }
 
 // Where heads are copied, the box of a rank may hold parts of several of them: the tensor is read whole then.

@@ -13,6 +13,7 @@
 
 #include "checkpoint/disk/writers.h"
 #include "checkpoint/published/conversion_weights.h"
+#include "checkpoint/published/upcycling.h"
 #include "checkpoint/state.h"
 #include "data/tokenizer/tokenizer.h"
 #include "recipe/load.h"
@@ -53,13 +54,14 @@ class StartingPoint {
  protected:
   virtual Tensor read(const std::string& logical, const layout::Rectangle& box) const = 0;
   void read_converted(const StateEntry& entry, const ConversionWeights& weights) const;
+  Tensor read_copies(const Upcycling::Source& source) const;
   void require_same_tensors(const recipe::LoadedRecipe& recipe, const recipe::ModelConfig& model) const;
 
   std::filesystem::path path_, tokenizer_, beside_;
   data::TokenRoles roles_;  // of the tokenizer's tokens
   recipe::ModelConfig model_;
   nlohmann::json origin_ = nlohmann::json::object();
-  std::map<std::string, layout::Shape> shapes_;  // of its tensors, where a conversion reads some of them whole
+  std::map<std::string, layout::Shape> shapes_;  // of its tensors: some are read whole
   std::optional<recipe::ModelConfig> converted_;  // what its model becomes
 };
 

@@ -69,11 +69,26 @@ TEST_F(UpcyclingTest, LogitsAreTheDenseModels) {
             "model.router_groups_per_token=2"},
            {"model.experts=4", sliced(2), "model.dense_layers=[0]",
             fmt::format("model.dense_intermediate={}", from_->model().intermediate)},
+           {"model.experts=4", "model.shared_experts=1"},
+           {"model.experts=4", "model.shared_experts=3", "model.router_scale=2"},
            {"model.experts=4", sliced(2), "model.router_choice=sinkhorn", "model.auxiliary_loss=0", "model.predict_ahead=1"}}) {
     const Tensor found = logits_of(*begun(recipe_with(words)), ids());
     EXPECT_LT((found - expected).abs().max().item<double>(), 1e-5 * expected.abs().max().item<double>())
         << fmt::format("{}", fmt::join(words, " "));
   }
+}
+
+// SpikingBrain's 16 experts, of which a token takes one, with a shared one: scores are not normalised, and each matrix is multiplied by
+// (1 + 1/16)^(−1/3) = 0.98.
+TEST_F(UpcyclingTest, ScoresThatAreNotNormalisedGiveNearlyTheDenseOutput) {
+  const std::vector<std::string> words = {"model.experts=16", "model.experts_per_token=1", "model.shared_experts=1",
+                                          "model.router_normalised=false"};
+  const recipe::LoadedRecipe recipe = recipe_with(words);
+  EXPECT_THAT(from_->require_fitting(recipe), AllOf(HasSubstr("multiplied by 0.98,"), HasSubstr("1 shared copy")));
+  const Tensor expected = dense_logits(), found = logits_of(*begun(recipe), ids());
+  const double drift = (found - expected).norm().item<double>() / expected.norm().item<double>();
+  EXPECT_LT(drift, 0.03);
+  EXPECT_GT(drift, 1e-5) << "the copies are multiplied, which SiLU does not undo exactly";
 }
 
 // In training too, where nothing is dropped: with jitter, and with a choice that is balanced.
@@ -132,8 +147,13 @@ TEST_F(UpcyclingTest, WhatDoesNotFitIsRefused) {
   EXPECT_THAT(
       refused_with({"model.experts=8", "model.experts_per_token=2", "model.router_groups=4", "model.router_groups_per_token=2", sliced(2)}),
       HasSubstr("slices of one copy stay together"));
-  EXPECT_THAT(refused_with({"model.experts=4", "model.router_normalised=false"}), HasSubstr("model.router_normalised=true"));
-  EXPECT_THAT(refused_with({"model.experts=4", "model.shared_experts=1"}), HasSubstr("model.shared_experts=0"));
+  EXPECT_THAT(refused_with({"model.experts=4", "model.router_normalised=false", "model.router_score=sigmoid"}),
+              HasSubstr("model.router_normalised=true"));
+  EXPECT_THAT(refused_with({"model.experts=4", "model.shared_experts=1", sliced(2)}),
+              AllOf(HasSubstr("whole copies"), HasSubstr(fmt::format("model.intermediate={}", width))));
+  EXPECT_THAT(refused_with({"model.experts=4", "model.shared_experts=1", "model.shared_gate=true"}), HasSubstr("model.shared_gate=false"));
+  EXPECT_THAT(refused_with({"model.experts=4", "model.shared_experts=1", fmt::format("model.shared_intermediate={}", width + 1)}),
+              HasSubstr(fmt::format("model.shared_intermediate={}", width)));
   EXPECT_THAT(refused_with({"model.experts=4", "model.dense_layers=[1]", sliced(2)}),
               HasSubstr(fmt::format("model.dense_intermediate={}", width)));
   EXPECT_THAT(refused_with({"model.experts=4", "model.layers=1"}), AllOf(HasSubstr("model.layers = "), HasSubstr("1 here")));

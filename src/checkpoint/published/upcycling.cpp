@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/random.h"
+#include "base/text/text.h"
 #include "tensor/random_fill.h"
 
 namespace longhaul::checkpoint {
 namespace {
 
-constexpr std::string_view kOfExperts = ".experts.";
+constexpr std::string_view kOfExperts = ".experts.", kShared = ".shared.";
 
 // One number of the recipe that does not fit.
 struct Misfit {
@@ -44,14 +47,23 @@ std::optional<Misfit> misfit_of(const recipe::ModelConfig& dense, const recipe::
         fmt::format("{} groups of {}, {} per token", router.groups, model.experts / router.groups, router.groups_per_token),
         "model.router_groups=1 model.router_groups_per_token=1"};
   }
-  if (!router.normalised) {
-    return Misfit{"model.router_normalised",
-                  "true: weights that do not sum to the same number for every token cannot give the dense model's output", "false",
+  if (!router.normalised && router.score != recipe::RouterScore::kSoftmax) {
+    return Misfit{"model.router_normalised", "true: only softmax scores have a known sum where they are not normalised", "false",
                   "model.router_normalised=true"};
   }
-  if (model.shared_experts > 0) {
-    return Misfit{"model.shared_experts", "0: the chosen experts are the whole dense channel mixer already",
-                  std::to_string(model.shared_experts), "model.shared_experts=0"};
+  const bool shares = model.shared_experts > 0;
+  if (slices > 1 && (shares || !router.normalised)) {
+    return Misfit{"model.intermediate",
+                  fmt::format("{}: whole copies, where there are shared experts or weights are not normalised", width),
+                  std::to_string(own), fmt::format("model.intermediate={}", width)};
+  }
+  if (shares && model.shared_gate) {
+    return Misfit{"model.shared_gate", "false: a gate that is drawn anew would halve the shared experts", "true",
+                  "model.shared_gate=false"};
+  }
+  if (shares && model.shared_width() != model.shared_experts * width) {
+    return Misfit{"model.shared_intermediate", fmt::format("{}, the width of the dense channel mixers there", width),
+                  std::to_string(model.shared_intermediate), fmt::format("model.shared_intermediate={}", width)};
   }
   if (!model.dense_layers.empty() && model.dense_width() != width) {
     return Misfit{"model.dense_intermediate", fmt::format("{}, the width of the dense channel mixers there", width),
@@ -105,22 +117,48 @@ std::string Upcycling::text() const {
           ? fmt::format("{} experts, each a copy of its layer's dense channel mixer of {} channels", model_.experts, dense_.intermediate)
           : fmt::format("{} experts, {} copies of its layer's dense channel mixer in {} slices of {} channels each", model_.experts,
                         model_.experts / slices_, slices_, model_.intermediate);
-  const double factor = static_cast<double>(slices_) / model_.router.scale;
-  return fmt::format("a dense model becomes one with experts: {}; routers are drawn anew{}", experts,
-                     factor == 1 ? "" : fmt::format(", and down is multiplied by {:g}, so that the output is the dense one's", factor));
+  const std::string shared =
+      model_.shared_experts == 0 ? "" : fmt::format(", and {} for every token", counted(model_.shared_experts, "shared copy", "shared copies"));
+  std::string factor;
+  if (matrix_factor() != 1) {
+    factor = fmt::format(", and each matrix of an expert is multiplied by {:.4g}, so that the output is nearly the dense one's", matrix_factor());
+  } else if (down_factor() != 1) {
+    factor = fmt::format(", and down is multiplied by {:g}, so that the output is the dense one's", down_factor());
+  }
+  return fmt::format("a dense model becomes one with experts: {}{}; routers are drawn anew{}", experts, shared, factor);
+}
+
+double Upcycling::down_factor() const {
+  if (!model_.router.normalised) return 1;
+  return static_cast<double>(slices_) / (model_.router.scale + static_cast<double>(model_.shared_experts));
+}
+
+double Upcycling::matrix_factor() const {
+  if (model_.router.normalised) return 1;
+  const double chosen = model_.router.scale * static_cast<double>(model_.experts_per_token) / static_cast<double>(model_.experts);
+  return 1 / std::cbrt(static_cast<double>(model_.shared_experts) + chosen);
 }
 
 Upcycling::Source Upcycling::source_of(const StateEntry& entry) const {
   Source source{.name = entry.name, .box = entry.held};
+  const bool down = entry.name.ends_with(".down.weight");
+  const double factor = down ? down_factor() * matrix_factor() : matrix_factor();
+  if (const size_t at = entry.name.find(kShared); at != std::string::npos) {
+    // layers.3.shared.down.weight → layers.3.channel.down.weight, once for each shared expert
+    source.name = entry.name.substr(0, at) + ".channel" + entry.name.substr(at + kShared.size() - 1);
+    source.copies = model_.shared_experts;
+    source.copied_dimension = down ? 1 : 0;
+    source.factor = factor;
+    return source;
+  }
   const size_t at = entry.name.find(kOfExperts);
   if (at == std::string::npos) return source;
   // layers.3.experts.12.down.weight → layers.3.channel.down.weight
   const size_t number = at + kOfExperts.size(), part = entry.name.find('.', number);
   const int64_t expert = std::stoll(entry.name.substr(number, part - number));
   source.name = entry.name.substr(0, at) + ".channel" + entry.name.substr(part);
-  const bool down = source.name.ends_with(".down.weight");
   source.box.offset[down ? 1 : 0] += expert % slices_ * model_.intermediate;
-  if (down) source.factor = static_cast<double>(slices_) / model_.router.scale;
+  source.factor = factor;
   return source;
 }
 

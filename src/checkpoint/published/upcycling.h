@@ -8,11 +8,18 @@
 //           experts of one copy have the same router row, so the k best experts (G divides k, and among
 //           equal scores the lower index comes first) are k / G whole copies.
 //
-// Routers are drawn as in a fresh model. The weights of a token's experts sum to model.router_scale (they
-// must be normalised), so each slice would count scale / G of what it counted in the dense model; to undo
-// this, down is multiplied by G / scale. With no token dropped, the model's logits are therefore those of
-// the dense model. All other tensors are the dense model's; layers that stay dense (model.dense_layers)
-// keep theirs.
+// Routers are drawn as in a fresh model. Where the weights of a token's experts are normalised, they sum to
+// model.router_scale, so each slice would count scale / G of what it counted in the dense model, and S shared
+// experts (G = 1, each a copy) as much again; to undo this, down is multiplied by G / (scale + S). With no token
+// dropped, the model's logits are therefore those of the dense model.
+//
+// Where they are not normalised (softmax scores as they are), a fresh router gives each of N experts about 1 / N,
+// and a token's k experts with S shared ones count S + scale · k / N: each of gate, up and down is multiplied by
+// the inverse cube root of that number (SpikingBrain, docs/sources/spikingbrain.md §2.3: 0.98 for S = k = 1 and
+// N = 16). That is approximate, because SiLU is not homogeneous and routers are not quite even: the output of a
+// layer changes by less than 3 %.
+//
+// All other tensors are the dense model's; layers that stay dense (model.dense_layers) keep theirs.
 #pragma once
 
 #include <map>
@@ -41,6 +48,10 @@ class Upcycling {
     std::string name;
     layout::Rectangle box;
     double factor = 1;
+    // Of shared experts, which are one channel mixer of their total width: the tensor stands so often along this
+    // dimension, and `box` is one of the repeated tensor.
+    int64_t copies = 1;
+    size_t copied_dimension = 0;
   };
   Source source_of(const StateEntry& entry) const;
   // Returns nothing for a tensor that is not a router or its bias. Otherwise the router's box in fp64,
@@ -49,6 +60,8 @@ class Upcycling {
 
  private:
   Upcycling(const recipe::ModelConfig& dense, const recipe::Recipe& recipe);
+  double down_factor() const;    // normalised weights
+  double matrix_factor() const;  // weights that are not
 
   recipe::ModelConfig dense_, model_;
   uint64_t seed_;
