@@ -26,6 +26,9 @@ class ChatFormat {
   // is one, else "default".
   RenderedChat render(ChatInput input) const;
   const ChatTemplate& chat_template(bool with_tools = false) const;
+  // The special token with which the template ends the assistant's turn: it ends a text that the model writes.
+  // None: the template writes no special token there, or refuses the conversation that this was tried with.
+  std::optional<int32_t> end_of_turn(const Tokenizer& tokenizer) const;
   const std::string& where() const { return where_; }  // the file of the template
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
 

@@ -11,10 +11,10 @@
 namespace longhaul::data::chat {
 
 enum class Mark : char {
-  kTemplate = 't',   // the template's own text, and the special tokens that it is given
-  kName = 'n',       // the role of a message, and numbers: may stand inside a special token, never at its ends
-  kData = 'd',       // everything else that a conversation brings
-  kContinued = 'c',  // kData, of the last message, which the model is to continue
+  kTemplate = 2,   // the template's own text, and the special tokens that it is given
+  kName = 4,       // the role of a message, and numbers: may stand inside a special token, never at its ends
+  kData = 6,       // everything else that a conversation brings
+  kContinued = 8,  // kData, of the last message, which the model is to continue
 };
 
 class MarkedText {
@@ -23,11 +23,15 @@ class MarkedText {
   MarkedText(std::string bytes, Mark mark) : bytes_(std::move(bytes)), marks_(bytes_.size(), static_cast<char>(mark)) {}
 
   const std::string& bytes() const { return bytes_; }
-  const std::string& marks() const { return marks_; }  // as many as bytes
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
 
-  Mark mark(size_t at) const { return static_cast<Mark>(marks_[at]); }
+  Mark mark(size_t at) const { return static_cast<Mark>(marks_[at] & ~kWritten); }
+  // Whether the byte stands in a {% generation %} block: the assistant wrote it.
+  bool written(size_t at) const { return (marks_[at] & kWritten) != 0; }
+  void set_written() {
+    for (char& mark : marks_) mark = static_cast<char>(mark | kWritten);
+  }
   MarkedText part(size_t from, size_t count = std::string::npos) const { return {bytes_.substr(from, count), marks_.substr(from, count)}; }
   void append(const MarkedText& other) {
     bytes_ += other.bytes_;
@@ -49,6 +53,7 @@ class MarkedText {
 
  private:
   MarkedText(std::string bytes, std::string marks) : bytes_(std::move(bytes)), marks_(std::move(marks)) {}
+  static constexpr char kWritten = 1;  // marks are even
   std::string bytes_, marks_;
 };
 

@@ -43,9 +43,9 @@ struct EncodedChat {
 // The ids of the text. The template writes the tokens that begin a text itself, so none is added.
 std::vector<int32_t> encode(const RenderedChat& chat, const Tokenizer& tokenizer, SpecialText special = SpecialText::kFromTemplate);
 
-// The ids with what the assistant wrote, for fine-tuning. The text is encoded in pieces, cut where a written
-// range begins or ends, so that no token belongs to both; the ids differ from those of encode() at most at
-// these cuts. At generation time the prompt ends at the same cut.
+// The ids with what the assistant wrote, for fine-tuning. No word goes over a place where a written range begins
+// or ends, because the prompt ends there when the model writes: ids differ from those of encode() at most at
+// these places.
 EncodedChat encode_written(const RenderedChat& chat, const Tokenizer& tokenizer, SpecialText special = SpecialText::kFromTemplate);
 
 }  // namespace longhaul::data::chat
