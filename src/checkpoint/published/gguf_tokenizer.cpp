@@ -13,7 +13,7 @@
 
 namespace longhaul::checkpoint {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 namespace {
 
@@ -31,11 +31,11 @@ constexpr int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUn
 }
 
 // The patterns and the flags of a pre-tokenizer, however it is nested.
-void collect(const json& definition, std::vector<std::string>& types, std::vector<std::string>& patterns) {
+void collect(const Json& definition, std::vector<std::string>& types, std::vector<std::string>& patterns) {
   if (!definition.is_object()) return;
   const std::string type = definition.value("type", "");
   if (type == "Sequence") {
-    for (const json& each : definition.at("pretokenizers")) collect(each, types, patterns);
+    for (const Json& each : definition.at("pretokenizers")) collect(each, types, patterns);
     return;
   }
   types.push_back(type);
@@ -44,7 +44,7 @@ void collect(const json& definition, std::vector<std::string>& types, std::vecto
 }
 
 // The name of the splitting rules; empty: SentencePiece's.
-std::string splitting_of(const json& definition) {
+std::string splitting_of(const Json& definition) {
   std::vector<std::string> types, patterns;
   if (definition.contains("pre_tokenizer")) collect(definition["pre_tokenizer"], types, patterns);
   const bool bytes = std::ranges::find(types, "ByteLevel") != types.end();
@@ -63,9 +63,9 @@ std::string splitting_of(const json& definition) {
   refuse(patterns[0]);
 }
 
-std::vector<std::string> merges_of(const json& definition) {
+std::vector<std::string> merges_of(const Json& definition) {
   std::vector<std::string> merges;
-  for (const json& merge : definition.at("model").at("merges")) {
+  for (const Json& merge : definition.at("model").at("merges")) {
     merges.push_back(merge.is_string() ? merge.get<std::string>() : merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>());
   }
   return merges;
@@ -87,8 +87,8 @@ std::vector<float> scores_of(const std::vector<std::string>& tokens, const std::
   return scores;
 }
 
-bool begins_with_space(const json& definition) {
-  const std::string text = definition.value("normalizer", json()).dump() + definition.value("pre_tokenizer", json()).dump();
+bool begins_with_space(const Json& definition) {
+  const std::string text = definition.value("normalizer", Json()).dump() + definition.value("pre_tokenizer", Json()).dump();
   return text.find("\"Prepend\"") != std::string::npos || text.find("\"prepend_scheme\":\"first\"") != std::string::npos ||
          text.find("\"prepend_scheme\":\"always\"") != std::string::npos;
 }
@@ -96,14 +96,14 @@ bool begins_with_space(const json& definition) {
 }  // namespace
 
 storage::GgufFields gguf_tokenizer_fields(const data::Tokenizer& tokenizer, int64_t rows, const std::filesystem::path& run) {
-  const json definition = json::parse(tokenizer.definition());
+  const Json definition = Json::parse(tokenizer.definition());
   const std::string splitting = splitting_of(definition);
   std::unordered_map<int32_t, bool> added;  // special or not
   if (definition.contains("added_tokens")) {
-    for (const json& token : definition["added_tokens"]) added[token.at("id").get<int32_t>()] = token.value("special", false);
+    for (const Json& token : definition["added_tokens"]) added[token.at("id").get<int32_t>()] = token.value("special", false);
   }
   const std::string unknown =
-      definition["model"].value("unk_token", json()).is_string() ? definition["model"]["unk_token"].get<std::string>() : "";
+      definition["model"].value("unk_token", Json()).is_string() ? definition["model"]["unk_token"].get<std::string>() : "";
   std::vector<std::string> tokens;
   std::vector<int32_t> types;
   for (int64_t row = 0; row < rows; ++row) {
