@@ -113,6 +113,11 @@ def make_puzzle_records():
         (folder / f"{task['key']}-generator").write_text(f"{task['key']}\n" + json.loads(row)["extra_info"]["game_data_str"] + "\n")
 
 
+def make_chat_templates():
+    for name, text in json.loads((ROOT / "tests/golden/chat_golden.json").read_text())["templates"].items():
+        (corpus("chat_template") / f"{name}.jinja").write_text(text)
+
+
 def main():
     folder = corpus("tokenizer_json")
     for case in json.loads((ROOT / "tests/golden/tokenizer_golden.json").read_text())["cases"]:
@@ -125,6 +130,7 @@ def main():
     arguments = ["train.steps=20", "train.dtype=fp64", "optim.lr=1e-3", "model.preset=gpt2-124m", "data.source=/a/b", "train.seed=-1", "model.chunk=64"]
     (folder / "arguments.toml").write_text("version = 1\n[model]\npreset = \"first-run\"\n--- arguments\n" + "\n".join(arguments) + "\n")
     make_token_files()
+    make_chat_templates()
     make_control_messages()
     make_published()
     make_puzzle_records()

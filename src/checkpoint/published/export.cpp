@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/disk/new_folder.h"
+#include "checkpoint/published/exported.h"
 #include "checkpoint/published/naming.h"
 #include "checkpoint/saved_recipe.h"
 #include "data/tokenizer/definition.h"
@@ -35,38 +36,6 @@ struct Planned {
   const std::string& name() const { return tensor != nullptr ? tensor->name : buffer->name; }
   const layout::Shape& shape() const { return tensor != nullptr ? tensor->shape : buffer->shape; }
 };
-
-recipe::ModelConfig in_its_family(recipe::ModelConfig config, const std::string& asked) {
-  if (asked.empty() && config.family != "longhaul") return config;
-  if (!asked.empty()) {
-    config.family = asked;
-    std::vector<recipe::Problem> problems;
-    recipe::check_family(config, problems);
-    if (problems.empty()) return config;
-    std::string reasons;
-    for (const recipe::Problem& problem : problems) reasons += (reasons.empty() ? "" : "\n  ") + problem.reason;
-    throw Error({.code = ExitCode::kUsage,
-                 .what = fmt::format("files of the family {} cannot hold this model", asked),
-                 .expected = "a model as the family describes it",
-                 .found = reasons,
-                 .where = "--family",
-                 .hint = "without --family the model's own is taken; docs/models says what each family is"});
-  }
-  std::string reasons;
-  for (const model::Family* family : model::families()) {
-    config.family = family->name;
-    std::vector<recipe::Problem> problems;
-    recipe::check_family(config, problems);
-    if (problems.empty()) return config;
-    reasons += fmt::format("{}{}", reasons.empty() ? "" : "\n  ", problems.front().reason);
-  }
-  throw Error({.code = ExitCode::kUsage,
-               .what = "no public family can hold this model",
-               .expected = "a model that one of the families describes",
-               .found = reasons,
-               .where = "model.family",
-               .hint = "docs/models says what each family is"});
-}
 
 ScalarType dtype_for(const model::PublicTensor& tensor, const storage::Checkpoint& checkpoint, std::optional<ScalarType> asked,
                      std::string_view usual) {
@@ -112,29 +81,9 @@ std::vector<std::vector<Planned>> in_files(const std::vector<Planned>& planned) 
   return files;
 }
 
-Tensor read_box(const storage::Checkpoint& checkpoint, const std::string& logical, const layout::Rectangle& box) {
-  const Tensor out = at::empty(box.length, scalar_type(checkpoint.at(logical).dtype, logical));
-  checkpoint.read(logical, box, {static_cast<std::byte*>(out.mutable_data_ptr()), static_cast<size_t>(out.nbytes())});
-  return out;
-}
-
 Tensor made(const storage::Checkpoint& checkpoint, const Planned& planned) {
   if (planned.buffer != nullptr) return planned.buffer->made().to(planned.dtype).contiguous();
-  const model::PublicTensor& tensor = *planned.tensor;
-  const auto read = [&](const model::PublicPiece& piece) {
-    const Tensor box = read_box(checkpoint, piece.logical, piece.of_logical);
-    return piece.transposed ? box.t() : box;
-  };
-  if (tensor.pieces.size() == 1) return read(tensor.pieces.front()).to(planned.dtype).contiguous();
-  const Tensor out = at::empty(tensor.rows_and_columns(), planned.dtype);
-  for (const model::PublicPiece& piece : tensor.pieces) {
-    Tensor into = out;
-    for (size_t d = 0; d < piece.of_public.offset.size(); ++d) {
-      into = into.narrow(static_cast<int64_t>(d), piece.of_public.offset[d], piece.of_public.length[d]);
-    }
-    into.copy_(read(piece));
-  }
-  return out;
+  return read_public(checkpoint, *planned.tensor, planned.dtype);
 }
 
 void write_file(storage::FileSystem& files, const fs::path& path, const std::vector<Planned>& planned,
@@ -177,12 +126,10 @@ std::vector<std::string> write_tokenizer(storage::FileSystem& files, const fs::p
   return {"tokenizer.json", "tokenizer_config.json", "generation_config.json"};
 }
 
-// Of a run; none where it has none, where its model reads other ids (train.task = recall), or where what an import carried along speaks for it.
+// None where what an import carried along speaks for it.
 std::optional<data::Tokenizer> own_tokenizer(const fs::path& run, const recipe::Recipe& recipe) {
-  if (fs::exists(run / kPublishedBeside) || !fs::exists(run / "tokenizer.json")) return std::nullopt;
-  const data::Tokenizer tokenizer = data::Tokenizer::load(run / "tokenizer.json");
-  if (tokenizer.vocabulary() > recipe.model.vocabulary) return std::nullopt;
-  return tokenizer.with({recipe.data.end_of_document, recipe.data.stop_tokens});
+  if (fs::exists(run / kPublishedBeside)) return std::nullopt;
+  return run_tokenizer(run, recipe);
 }
 
 // What was carried along stays but for what says how the model computes, which is the checkpoint's.

@@ -1,4 +1,5 @@
-// `longhaul import DIR --out CKPT` and `longhaul export CKPT --out DIR [--dtype bf16|fp32]`
+// `longhaul import DIR --out CKPT`, `longhaul export CKPT --out DIR [--dtype bf16|fp32]` and
+// `longhaul export CKPT --gguf FILE [--type f16|q8_0]`
 #include "checkpoint/published/import.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "base/terminal.h"
 #include "base/text/text.h"
 #include "checkpoint/published/export.h"
+#include "checkpoint/published/export_gguf.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "observe/table.h"
@@ -19,7 +21,7 @@ namespace longhaul::cli {
 namespace {
 
 struct ConvertArguments {
-  std::string from, out, dtype, family;
+  std::string from, out, dtype, family, gguf, type;
   bool json = false;
 };
 
@@ -91,7 +93,47 @@ ExitCode run_import(const ConvertArguments& arguments) {
   return ExitCode::kDone;
 }
 
+void check_export(const ConvertArguments& arguments) {
+  const auto refuse = [](const std::string& what, const std::string& expected, const std::string& found, const std::string& hint) {
+    throw Error({.code = ExitCode::kUsage, .what = what, .expected = expected, .found = found, .where = "command line", .hint = hint});
+  };
+  const bool folder = !arguments.out.empty(), file = !arguments.gguf.empty();
+  if (folder == file) refuse("an export has one form", "--out DIR or --gguf FILE", folder ? "both" : "neither", "--out exported");
+  if (folder && !arguments.type.empty()) refuse("--type is of GGUF files", "--gguf FILE with --type", "--out", "--dtype bf16");
+  if (file && !arguments.dtype.empty()) refuse("--dtype is of folders", "--out DIR with --dtype", "--gguf", "--type f16");
+}
+
+ExitCode run_export_gguf(const ConvertArguments& arguments) {
+  const auto type = arguments.type == "q8_0" ? storage::GgufType::kQ8_0 : storage::GgufType::kF16;
+  checkpoint::GgufReport report;
+  {
+    ConvertProgress progress("exporting");
+    report = checkpoint::export_gguf(arguments.from, arguments.gguf, type, std::ref(progress), arguments.family);
+  }
+  const std::string type_name = arguments.type.empty() ? "f16" : arguments.type;
+  if (arguments.json) {
+    print_json({{"gguf", arguments.gguf},
+                {"family", report.family},
+                {"architecture", report.architecture},
+                {"type", type_name},
+                {"step", report.step},
+                {"tensors", report.tensors},
+                {"tensors_of_type", report.narrow},
+                {"bytes", report.bytes},
+                {"tokenizer", report.tokenizer},
+                {"chat_template", report.chat_template}});
+    return ExitCode::kDone;
+  }
+  print(fmt::format("step {} written to {} as {}: {}, {} of them {}, {}; {}, {}\nLoaded by llama.cpp\n", report.step, arguments.gguf,
+                    report.architecture, counted(report.tensors, "tensor"), report.narrow, type_name, bytes_text(report.bytes),
+                    report.tokenizer ? "with its tokenizer" : "without a tokenizer",
+                    report.chat_template ? "with its chat template" : "without a chat template"));
+  return ExitCode::kDone;
+}
+
 ExitCode run_export(const ConvertArguments& arguments) {
+  check_export(arguments);
+  if (!arguments.gguf.empty()) return run_export_gguf(arguments);
   std::optional<ScalarType> dtype;
   if (!arguments.dtype.empty()) dtype = scalar_type_named(arguments.dtype);
   checkpoint::ExportReport report;
@@ -135,12 +177,15 @@ void add_import(Command& program) {
 
 void add_export(Command& program) {
   auto arguments = std::make_shared<ConvertArguments>();
-  Command command = program.add("export", "write a checkpoint as a Hugging Face folder",
+  Command command = program.add("export", "write a checkpoint as a Hugging Face folder, or as a GGUF file",
                                 {{"the newest checkpoint of a run", "export runs/qwen3 --out exported"},
                                  {"one of them, in bf16", "export runs/mine/checkpoints/step-000000200 --out exported --dtype bf16"},
+                                 {"for llama.cpp, in eight bits", "export runs/mine --gguf mine.gguf --type q8_0"},
                                  {"what was written, for a script", "export runs/mine --out exported --json"}});
   command.option("CKPT", arguments->from, "a checkpoint, or a run directory").required();
-  command.option("--out", arguments->out, "folder to make").required();
+  command.option("--out", arguments->out, "folder to make");
+  command.option("--gguf", arguments->gguf, "file to make instead, which llama.cpp reads");
+  command.option("--type", arguments->type, "with --gguf: of its matrices (default: f16); vectors stay fp32").one_of({"f16", "q8_0"});
   std::vector<std::string> families = recipe::family_names();
   std::erase(families, "longhaul");
   command.option("--family", arguments->family, "whose files are written (default: the model's own, model.family)").one_of(families);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,6 +53,9 @@ class TextSet {
   size_t longest_ = 0;
 };
 
+// Whether bytes [begin, end) of a text may be a special token.
+using SpecialAllowed = std::function<bool(size_t begin, size_t end)>;
+
 class AddedTokens {
  public:
   AddedTokens() = default;
@@ -61,9 +65,10 @@ class AddedTokens {
     std::string_view text;
     int32_t id = -1;  // ≥ 0: the text is that added token (with the spaces that it strips)
   };
-  // Calls part(Part) from left to right; parts cover the text.
+  // Calls part(Part) from left to right; parts cover the text. A special token is passed over where `allowed`,
+  // if there is one, does not allow it.
   template <class Use>
-  void split(std::string_view text, bool normalized_round, Use&& part) const {
+  void split(std::string_view text, bool normalized_round, Use&& part, const SpecialAllowed* allowed = nullptr) const {
     const TextSet& set = normalized_round ? normalized_ : raw_;
     if (set.empty()) {
       part(Part{text, -1});
@@ -71,6 +76,11 @@ class AddedTokens {
     }
     size_t done = 0;
     for (size_t from = 0; const auto found = set.find(text, from);) {
+      const bool special = tokens_[static_cast<size_t>(found->value)].special;
+      if (special && allowed != nullptr && !(*allowed)(found->begin, found->end)) {
+        from = found->begin + 1;
+        continue;
+      }
       from = found->end;
       const auto [begin, end] = extent(tokens_[static_cast<size_t>(found->value)], text, found->begin, found->end, done);
       if (begin > end) continue;  // not a separate word

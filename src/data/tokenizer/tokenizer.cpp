@@ -38,6 +38,9 @@ struct Tokenizer::Parts {
 
   void read(const JsonView& root);
   void read_post_processor(const JsonView& processor, int depth);
+  void encode_normalized(const Piece& piece, std::deque<std::string>& storage, std::vector<int32_t>& ids,
+                         const SpecialAllowed* allowed) const;
+  void encode_ordinary(const Piece& raw, size_t offset, const SpecialAllowed& allowed, std::vector<int32_t>& ids) const;
   const std::string* text_of(int32_t id) const;  // the token's text as decoders see it
 };
 
@@ -146,6 +149,23 @@ void Tokenizer::encode_append(std::string_view text, std::vector<int32_t>& ids, 
   encode_part(text, {.first = true, .last = true}, ids, add_special);
 }
 
+// The ids of a part of the text between two added tokens of the raw round, normalized already.
+void Tokenizer::Parts::encode_normalized(const Piece& piece, std::deque<std::string>& storage, std::vector<int32_t>& ids,
+                                         const SpecialAllowed* allowed) const {
+  bool continued = piece.continued, at_origin = piece.at_origin;
+  added.split(
+      piece.text, true,
+      [&](const AddedTokens::Part& inner) {
+        if (inner.id >= 0) {
+          ids.push_back(inner.id);
+        } else {
+          pre_tokenizer.words({inner.text, at_origin, continued}, storage, [&](std::string_view word) { model.encode_word(word, ids); });
+        }
+        continued = at_origin = false;
+      },
+      allowed);
+}
+
 void Tokenizer::encode_part(std::string_view text, StreamPart part, std::vector<int32_t>& ids, bool add_special) const {
   const Parts& parts = *parts_;
   if (add_special && part.first) ids.insert(ids.end(), parts.before.begin(), parts.before.end());
@@ -157,22 +177,65 @@ void Tokenizer::encode_part(std::string_view text, StreamPart part, std::vector<
       ids.push_back(raw.id);
     } else {
       storage.clear();
-      const std::string_view normalized = parts.normalizer.apply(raw.text, continued, storage);
-      bool inner_continued = continued;
-      bool inner_origin = at_origin;
-      parts.added.split(normalized, true, [&](const AddedTokens::Part& inner) {
-        if (inner.id >= 0) {
-          ids.push_back(inner.id);
-        } else {
-          parts.pre_tokenizer.words({inner.text, inner_origin, inner_continued}, storage,
-                                    [&](std::string_view word) { parts.model.encode_word(word, ids); });
-        }
-        inner_continued = inner_origin = false;
-      });
+      parts.encode_normalized({parts.normalizer.apply(raw.text, continued, storage), at_origin, continued}, storage, ids, nullptr);
     }
     continued = at_origin = false;
   });
   if (add_special && part.last) ids.insert(ids.end(), parts.after.begin(), parts.after.end());
+}
+
+// A piece of the text without added tokens of the raw round; `offset`: its place in the text.
+void Tokenizer::Parts::encode_ordinary(const Piece& raw, size_t offset, const SpecialAllowed& allowed, std::vector<int32_t>& ids) const {
+  std::deque<std::string> storage;
+  const std::string_view normalized = normalizer.apply(raw.text, raw.continued, storage);
+  if (normalized == raw.text) {  // places in it are places in the text
+    const SpecialAllowed here = [&](size_t begin, size_t end) { return allowed(offset + begin, offset + end); };
+    return encode_normalized({normalized, raw.at_origin, raw.continued}, storage, ids, &here);
+  }
+  bool spelled = false;  // a special token that only the normalized text has, whose place in the text is not known
+  added.split(normalized, true, [&](const AddedTokens::Part& inner) {
+    const AddedToken* token = inner.id >= 0 ? added.by_id(inner.id) : nullptr;
+    spelled = spelled || (token != nullptr && token->special);
+  });
+  if (!spelled) return encode_normalized({normalized, raw.at_origin, raw.continued}, storage, ids, nullptr);
+  // Runs of bytes that may be special, and runs that may not, are then normalized each by itself.
+  for (size_t at = 0; at < raw.text.size();) {
+    const bool may = allowed(offset + at, offset + at + 1);
+    size_t end = at + 1;
+    while (end < raw.text.size() && allowed(offset + end, offset + end + 1) == may) ++end;
+    const SpecialAllowed here = [may](size_t, size_t) { return may; };
+    const bool continued = raw.continued || at > 0;
+    const std::string_view run = normalizer.apply(raw.text.substr(at, end - at), continued, storage);
+    encode_normalized({run, raw.at_origin && at == 0, continued}, storage, ids, &here);
+    at = end;
+  }
+}
+
+Tokenizer::CutIds Tokenizer::encode_where(std::string_view text, const std::function<bool(size_t, size_t)>& allowed,
+                                          std::span<const size_t> cuts) const {
+  CutIds made;
+  size_t cut = 0;  // the next one
+  bool at_origin = true;
+  const auto pass_cuts = [&](size_t upto) {
+    for (; cut < cuts.size() && cuts[cut] <= upto; ++cut) made.before_cut.push_back(made.ids.size());
+  };
+  const SpecialAllowed everywhere = allowed;
+  const auto each = [&](const AddedTokens::Part& raw) {
+    const auto begin = static_cast<size_t>(raw.text.data() - text.data());
+    const size_t end = begin + raw.text.size();
+    pass_cuts(begin);
+    if (raw.id >= 0) made.ids.push_back(raw.id);
+    for (size_t at = begin; raw.id < 0 && at < end;) {
+      const size_t stop = cut < cuts.size() ? std::min(end, cuts[cut]) : end;
+      parts_->encode_ordinary({text.substr(at, stop - at), at_origin && at == begin, at > begin}, at, everywhere, made.ids);
+      pass_cuts(stop);
+      at = stop;
+    }
+    at_origin = false;
+  };
+  parts_->added.split(text, false, each, &everywhere);
+  pass_cuts(text.size());
+  return made;
 }
 
 void Tokenizer::for_each_word(std::string_view text, const std::function<void(std::string_view)>& word) const {
