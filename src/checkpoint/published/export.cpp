@@ -12,6 +12,7 @@
 #include "checkpoint/saved_recipe.h"
 #include "data/tokenizer/definition.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokens/row_check.h"
 #include "model/families/config_text.h"
 #include "model/families/families.h"
 #include "recipe/architecture/families.h"
@@ -181,8 +182,8 @@ std::vector<std::string> write_tokenizer(storage::FileSystem& files, const fs::p
 std::optional<data::Tokenizer> own_tokenizer(const fs::path& run, const recipe::Recipe& recipe) {
   if (fs::exists(run / kPublishedBeside) || !fs::exists(run / "tokenizer.json")) return std::nullopt;
   const data::Tokenizer tokenizer = data::Tokenizer::load(run / "tokenizer.json");
-  if (tokenizer.vocabulary() > recipe.model.vocabulary) return std::nullopt;
-  return tokenizer.with({recipe.data.end_of_document, recipe.data.stop_tokens});
+  const data::Tokenizer with_roles = tokenizer.with({recipe.data.end_of_document, recipe.data.stop_tokens});
+  return data::role_without_row(with_roles, recipe.model.vocabulary) ? std::nullopt : std::optional(with_roles);
 }
 
 // What was carried along stays but for what says how the model computes, which is the checkpoint's.
