@@ -44,8 +44,6 @@ const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"Train and use", {add_train, add_launch, add_node, add_sample, add_chat, add_score, add_evaluate}},
       {"Prepare", {add_config, add_plan, add_tokenizer, add_data, add_puzzles, add_import, add_export, add_convert}},
-      {"Train and use", {add_train, add_launch, add_node, add_sample, add_score, add_evaluate}},
-      {"Prepare", {add_config, add_plan, add_tokenizer, add_data, add_puzzles, add_import, add_export}},
       {"Look after runs", {add_watch, add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
       {"This machine", {add_doctor, add_diagnose, add_bench, add_test}},
   };

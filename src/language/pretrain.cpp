@@ -11,7 +11,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory/memory_purpose.h"
+#include "base/text/text.h"
 #include "data/tokenizer/continuation.h"
+#include "data/tokens/row_check.h"
 #include "generate/generate.h"
 #include "recipe/mixers.h"
 #include "train/passes.h"
@@ -98,6 +100,39 @@ void require_grids(const recipe::ModelConfig& model, const std::vector<const dat
   }
 }
 
+// Masked training needs a row for every entry and for the mask; other training for every token of the texts.
+void Pretrain::require_rows() const {
+  const int64_t rows = recipe_.model.vocabulary, entries = data_.tokenizer.vocabulary();
+  const int64_t wanted = masked() ? data::rows_with_mask(data_.tokenizer) : entries;
+  const std::string hint = fmt::format(
+      "model.vocabulary={}; a model that begins with trained weights (--from) keeps its rows, and takes its own tokenizer", wanted);
+  const std::string where = "data.tokenizer and model.vocabulary";
+  if (wanted > rows && masked()) {
+    throw Error({.code = ExitCode::kData,
+                 .what = wanted > entries ? "the tokenizer's entries and a mask token are more than the model has rows"
+                                          : "the tokenizer has more entries than the model has rows",
+                 .expected = fmt::format("at most {}", rows),
+                 .found = std::to_string(wanted),
+                 .where = where,
+                 .hint = hint});
+  }
+  if (wanted <= rows) return;
+  for (const int32_t id : data_.tokenizer.encode(recipe_.sample.prompt)) {
+    if (id < rows) continue;
+    throw Error({.code = ExitCode::kData,
+                 .what = "the prompt of the sample holds a token for which the model has no row",
+                 .expected = fmt::format("ids from 0 to {}", rows - 1),
+                 .found = std::to_string(id),
+                 .where = "sample.prompt",
+                 .hint = "sample.prompt="});
+  }
+  const int64_t without = data::require_rows(data_.tokenizer, rows, where, hint);
+  log_info("the model has no row for {} of the tokenizer: the data are read to see that they hold none", counted(without, "token"));
+  for (const auto& datasets : {data_.train(), data_.held_out()}) {
+    for (const data::TokenDataset* dataset : datasets) data::require_ids_below(*dataset, rows, hint);
+  }
+}
+
 Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
                    const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share)
     : recipe_(recipe),
@@ -108,18 +143,7 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
   decoder_.set_recompute(recipe.train.recompute);
-  const int64_t rows = masked() ? data::rows_with_mask(data.tokenizer) : data.tokenizer.vocabulary();
-  if (rows > recipe.model.vocabulary) {
-    throw Error(
-        {.code = ExitCode::kData,
-         .what = rows > data.tokenizer.vocabulary() ? "the tokenizer's entries and a mask token are more than the model has rows"
-                                                    : "the tokenizer has more entries than the model has rows",
-         .expected = fmt::format("at most {}", recipe.model.vocabulary),
-         .found = std::to_string(rows),
-         .where = "data.tokenizer and model.vocabulary",
-         .hint = fmt::format(
-             "model.vocabulary={}; a model that begins with trained weights (--from) keeps its rows, and takes its own tokenizer", rows)});
-  }
+  require_rows();
   require_grids(recipe.model, data.train());
   require_grids(recipe.model, data.held_out());
   if (masked()) return;  // nothing is sampled

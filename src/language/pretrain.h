@@ -27,8 +27,8 @@ void require_grids(const recipe::ModelConfig& model, const std::vector<const dat
 
 class Pretrain final : public train::Task {
  public:
-  // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. share: see TaskRequest. Refuses (kData) a tokenizer with more entries than
-  // the model has rows.
+  // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. share: see TaskRequest. Refuses (kData) data with a token
+  // for which the model has no row.
   Pretrain(const recipe::Recipe& recipe, const data::RunData& data, const std::filesystem::path& index_folder, at::Device device,
            const parallel::Ranks& ranks, std::shared_ptr<data::BatchShare> share = nullptr);
 
@@ -59,6 +59,7 @@ class Pretrain final : public train::Task {
 
  private:
   bool masked() const { return recipe_.train.objective == recipe::Objective::kMasked; }
+  void require_rows() const;
   data::Batch with_objective(data::Batch batch) const;  // sets the labels and inputs of the recipe's objective
   PackedText text_of(int64_t micro_batch) const;
   std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on);

@@ -205,6 +205,31 @@ TEST_F(Published, StackedExpertsAreReadAndWrittenAgain) {
   EXPECT_EQ(bytes_of_tensors(folder_.path() / "exported"), bytes_of_tensors(model));
 }
 
+// The golden models have 23 rows. From a report of a tokenizer whose padding token was added above the rows: transformers loads such folders.
+TEST_F(Published, ATokenAboveTheRowsIsNamedAndTaken) {
+  const fs::path model = copy_of("llama"), out = folder_.path() / "out";
+  nlohmann::json vocabulary = {{"<s>", 0}, {"</s>", 1}};
+  for (int letter = 0; letter < 21; ++letter) vocabulary[std::string(1, static_cast<char>('a' + letter))] = 2 + letter;
+  const auto added = [](int id, const char* text) {
+    return nlohmann::json{{"id", id},        {"content", text}, {"single_word", false}, {"lstrip", false},
+                          {"rstrip", false}, {"special", true}, {"normalized", false}};
+  };
+  const nlohmann::json definition = {
+      {"version", "1.0"},
+      {"added_tokens", {added(0, "<s>"), added(1, "</s>"), added(23, "<pad>")}},
+      {"truncation", {{"direction", "Right"}, {"max_length", 16}, {"strategy", "LongestFirst"}, {"stride", 0}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}};
+  std::ofstream(model / "tokenizer.json") << definition;
+  const ImportReport report = import_model(model, out);
+  EXPECT_EQ(report.tokenizer,
+            "24 entries; a text ends with </s>; 1 of them from id 23 on has no row in the model, and a text with it is refused; "
+            "not applied: truncation");
+  const OpenModel opened = open_model(out);
+  EXPECT_EQ(data::Tokenizer::load(opened.tokenizer).encode("ab<pad>"), (std::vector<int32_t>{2, 3, 23}));
+}
+
 TEST_F(Published, WhatLiesBesideTheWeightsTravelsAlong) {
   const fs::path model = copy_of("llama");
   const std::map<std::string, std::string> beside = {{"chat_template.jinja", "{{ messages }}"},

@@ -2,14 +2,17 @@
 // by hand, and the batches a loader of its own gives. What is compared: losses, gradient norms and every weight, step by step.
 #include "language/pretrain.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numbers>
 
 #include "base/files/temporary_folder.h"
+#include "data/template_tokenizer.h"
 #include "evaluate/perplexity.h"
 #include "recipe/load.h"
 #include "support/models.h"
+#include "support/refused.h"
 #include "train/by_hand.h"
 #include "train/trainer.h"
 
@@ -17,6 +20,7 @@ namespace longhaul::language {
 namespace {
 
 using longhaul::testing::id_tensor;
+using ::testing::HasSubstr;
 using train::testing::Tensors;
 
 // One pre-norm layer of softmax attention without positions, SwiGLU, RMS norms, an untied head. The loss is a sum over labels.
@@ -228,6 +232,27 @@ TEST_F(PretrainOnLittle, TheFirstStepTakesTheFirstBatchAndWeighsItsLabels) {
   const PlainModel model{2, 4, recipe.recipe.model.norm_eps};
   EXPECT_NEAR(loss, model.loss(weights(*task), first).item<double>(), 1e-9);
   EXPECT_GT(std::abs(loss - model.loss(weights(*task), second).item<double>()), 1e-3) << "two batches alike tell nothing";
+}
+
+// A token that was added above the rows of a model: training takes the tokenizer as long as no text holds that token.
+TEST_F(PretrainByHand, ATokenWithoutARowIsRefusedWhereATextHoldsIt) {
+  const std::filesystem::path tokenizer = folder_ / "tokenizer.json";
+  data::bytes_with("</s>", {"<pad>"}).save(tokenizer);
+  const std::string named = "data.tokenizer=" + tokenizer.string();
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    const auto recipe = this->recipe(more);
+    const data::RunData data = open(recipe);
+    return longhaul::testing::refused([&] { task(recipe, data); });
+  };
+  const auto recipe = this->recipe({named});
+  const data::RunData data = open(recipe);
+  EXPECT_EQ(data.tokenizer.vocabulary(), 258);
+  EXPECT_NO_THROW(task(recipe, data));
+  EXPECT_THAT(refusal({named, "sample.prompt=a<pad>"}), HasSubstr("sample.prompt"));
+  EXPECT_THAT(refusal({named, "train.objective=masked"}), HasSubstr("at most 257"));
+  EXPECT_THAT(refusal({named, "model.vocabulary=256"}), HasSubstr("</s> is token 256"));
+  write_text_atomically(folder_ / "text" / "more.txt", "one more <pad> text");
+  EXPECT_THAT(refusal({named}), ::testing::AllOf(HasSubstr("id 257 as token 10 of document"), HasSubstr("model.vocabulary=258")));
 }
 
 TEST_F(PretrainByHand, OnTheWayAPartOfTheHeldOutTextIsReadAtTheEndAllOfIt) {

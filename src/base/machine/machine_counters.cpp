@@ -113,6 +113,10 @@ void read_pauses(const MachineFiles& files, MachineCounters& into) {
 
 }  // namespace
 
+std::optional<uint64_t> processor_ticks_of(int64_t process, const fs::path& proc) {
+  return ticks_in(kernel_text(proc / std::to_string(process) / "stat"));
+}
+
 MachineCounters read_machine_counters(const MachineFiles& files) {
   MachineCounters counters{.at_ns = monotonic_ns()};
   counters.processors = processors_in(kernel_text(files.proc / "stat", 512));
@@ -133,7 +137,7 @@ MachineCounters read_process_counters(std::span<const int64_t> processes, const 
   bool any = false;
   for (const int64_t process : processes) {
     const fs::path folder = files.proc / std::to_string(process);
-    const auto its = ticks_in(kernel_text(folder / "stat"));
+    const auto its = processor_ticks_of(process, files.proc);
     if (!its) continue;
     ticks += *its, any = true;
     own += bytes_named(kernel_fields(folder / "status"), "RssAnon");

@@ -46,6 +46,9 @@ struct MachineFiles {
   std::function<NetworkStatistics(const std::string& interface)> statistics_of = network_statistics;
 };
 
+// Processor time of a process in kernel ticks; none: there is no such process.
+std::optional<uint64_t> processor_ticks_of(int64_t process, const std::filesystem::path& proc = "/proc");
+
 MachineCounters read_machine_counters(const MachineFiles& files = {});
 
 // Counters for the given processes only, for nodes that share a machine: the processor time of the processes

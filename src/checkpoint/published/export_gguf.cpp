@@ -112,7 +112,8 @@ GgufReport export_gguf(const fs::path& path, const fs::path& out, GgufType type,
   fields.emplace_back("general.name", fs::weakly_canonical(out).stem().string());
   fields.emplace_back("general.file_type", uint32_t{type == GgufType::kF16 ? 1U : 7U});
   const fs::path run = fs::weakly_canonical(checkpoint.folder()).parent_path().parent_path();
-  if (const auto tokenizer = run_tokenizer(run, recipe)) {
+  // The file has a row for each of its tokens.
+  if (const auto tokenizer = run_tokenizer(run, recipe); tokenizer && tokenizer->vocabulary() <= config.vocabulary) {
     for (auto& field : gguf_tokenizer_fields(*tokenizer, config.vocabulary, run)) {
       report.chat_template = report.chat_template || field.first == "tokenizer.chat_template";
       fields.push_back(std::move(field));

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "checkpoint/published/naming.h"
+#include "data/tokens/row_check.h"
 #include "recipe/architecture/families.h"
 
 namespace longhaul::checkpoint {
@@ -72,8 +73,8 @@ Tensor read_public(const storage::Checkpoint& checkpoint, const model::PublicTen
 std::optional<data::Tokenizer> run_tokenizer(const fs::path& run, const recipe::Recipe& recipe) {
   if (!fs::exists(run / "tokenizer.json")) return std::nullopt;
   const data::Tokenizer tokenizer = data::Tokenizer::load(run / "tokenizer.json");
-  if (tokenizer.vocabulary() > recipe.model.vocabulary) return std::nullopt;
-  return tokenizer.with({recipe.data.end_of_document, recipe.data.stop_tokens});
+  const data::Tokenizer with_roles = tokenizer.with({recipe.data.end_of_document, recipe.data.stop_tokens});
+  return data::role_without_row(with_roles, recipe.model.vocabulary) ? std::nullopt : std::optional(with_roles);
 }
 
 }  // namespace longhaul::checkpoint

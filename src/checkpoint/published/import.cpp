@@ -16,6 +16,7 @@
 #include "checkpoint/published/published_model.h"
 #include "checkpoint/published/published_tokens.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokens/row_check.h"
 #include "layout/sequence_view.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
@@ -92,21 +93,18 @@ TakenTokenizer take_tokenizer(const fs::path& carried, const fs::path& out, cons
   } catch (const Error& error) {
     return {fmt::format("carried along, but not read here: {}", error.fields().what)};
   }
-  if (tokenizer->vocabulary() > model.vocabulary) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "the tokenizer has more entries than the model has rows",
-                 .expected = fmt::format("at most vocab_size = {}", model.vocabulary),
-                 .found = std::to_string(tokenizer->vocabulary()),
-                 .where = file.string(),
-                 .hint = "use the tokenizer that the model was trained with, or leave the file out"});
-  }
-  tokenizer->save(out / "tokenizer.json");
   TakenTokenizer taken{counted(tokenizer->tokens(), "entry", "entries"), tokenizer->sha256(), published_roles(carried, *tokenizer)};
+  const int64_t above = data::require_rows(tokenizer->with(taken.roles), model.vocabulary, file.string(),
+                                           "use the tokenizer that the model was trained with, or leave the file out");
+  tokenizer->save(out / "tokenizer.json");
   std::vector<std::string> stops;
   for (const int32_t id : tokenizer->with(taken.roles).stop_ids()) stops.push_back(printable(*tokenizer->token_of(id)));
   if (!tokenizer->before().empty()) taken.said += fmt::format("; a text begins with {}", printable(tokenizer->decode(tokenizer->before())));
   if (!stops.empty())
     taken.said += fmt::format("{} ends with {}", tokenizer->before().empty() ? "; a text" : ",", fmt::join(stops, " or "));
+  if (above > 0)
+    taken.said += fmt::format("; {} of them from id {} on {} no row in the model, and a text with {} is refused", above, model.vocabulary,
+                              above == 1 ? "has" : "have", above == 1 ? "it" : "one");
   if (!tokenizer->not_applied().empty()) taken.said += fmt::format("; not applied: {}", fmt::join(tokenizer->not_applied(), ", "));
   return taken;
 }

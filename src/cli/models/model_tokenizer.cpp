@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "data/tokenizer/commands.h"
+#include "data/tokens/row_check.h"
 
 namespace longhaul::cli {
 
@@ -18,15 +19,7 @@ data::Tokenizer tokenizer_for(const checkpoint::OpenModel& model, const std::str
   const recipe::DataOptions& trained = model.recipe.recipe.data;
   data::Tokenizer tokenizer = data::open_tokenizer(path);
   if (named.empty()) tokenizer = tokenizer.with({trained.end_of_document, trained.stop_tokens});
-  const int64_t rows = model.recipe.recipe.model.vocabulary;
-  if (tokenizer.vocabulary() > rows) {
-    throw Error({.code = ExitCode::kData,
-                 .what = "the tokenizer has more entries than the model has rows",
-                 .expected = fmt::format("at most {}", rows),
-                 .found = std::to_string(tokenizer.vocabulary()),
-                 .where = path,
-                 .hint = "use the tokenizer that the model was trained with"});
-  }
+  data::require_rows(tokenizer, model.recipe.recipe.model.vocabulary, path, "use the tokenizer that the model was trained with");
   if (model.tokenizer_sha256.empty() || tokenizer.sha256() == model.tokenizer_sha256) return tokenizer;
   if (!named.empty()) {
     log_warning("{} is not the tokenizer that the model was trained with", path);

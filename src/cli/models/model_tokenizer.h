@@ -10,8 +10,8 @@ namespace longhaul::cli {
 
 // named: "bytes", the path of a tokenizer.json, or empty for the run's own, which must be the one that the
 // model was trained with. A different tokenizer that is named is accepted with a warning. Error (65) when
-// the run's own is not the trained one, or a tokenizer is missing or has more entries than the model has
-// rows.
+// the run's own is not the trained one, or a tokenizer is missing or has no use for the model's rows
+// (data/tokens/row_check.h).
 data::Tokenizer tokenizer_for(const checkpoint::OpenModel& model, const std::string& named);
 
 }  // namespace longhaul::cli
