@@ -44,6 +44,7 @@ def main():
     parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda for torch's first GPU")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--tuned", action="store_true")
     arguments = parser.parse_args()
@@ -55,22 +56,25 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(arguments.threads)
     model, vocabulary = make_model(arguments.model)
-    model.train()
+    device = torch.device(arguments.device)
+    model.to(device).train()
     step_model = torch.compile(model) if arguments.compile else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, betas=(0.9, 0.95), fused=True)
-    ids = torch.randint(vocabulary, (arguments.batch, arguments.sequence))
+    ids = torch.randint(vocabulary, (arguments.batch, arguments.sequence)).to(device)
     bf16 = arguments.dtype == "bf16"
 
     times, losses = [], []
     for step in range(arguments.steps + 2):
         start = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
+        with torch.autocast(device.type, torch.bfloat16) if bf16 else contextlib.nullcontext():
             loss = step_model(input_ids=ids, labels=ids).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.item())
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         if step >= 2:
             times.append(time.perf_counter() - start)
     median = sorted(times)[len(times) // 2]

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -134,6 +136,36 @@ TEST(Schedule, EveryMethodIsWithoutFlawAtAnySize) {
     const Timeline timeline = simulate(schedule, {.forward = 1.3, .backward_input = 1.1, .backward_weight = 0.7, .transfer = 0.2});
     for (const double busy : timeline.busy) EXPECT_NEAR(busy, 3.1 * static_cast<double>(m), 1e-9);
     EXPECT_GE(timeline.makespan, 3.1 * static_cast<double>(m) - 1e-9);
+  }
+}
+
+// Over NCCL the calls of a communicator are carried out in order. With one for each channel some methods would stand still; with one for each way
+// of messages none does, at any size.
+TEST(Schedule, OverCallsInOrderEachWayNeedsItsOwnQueue) {
+  for (const int64_t p : {2, 4, 8}) {
+    SCOPED_TRACE(testing::Message() << "p " << p);
+    for (const PipelineSchedule kind : {kGpipe, k1F1B, kZbH1}) EXPECT_EQ(flaw_of(made(kind, p, 2 * p), Messages::kInOrderByChannel), "");
+    EXPECT_THAT(flaw_of(made(kInterleaved, p, 2 * p, 2), Messages::kInOrderByChannel), HasSubstr("these wait for ever"));
+    EXPECT_THAT(flaw_of(made(kDualPipe, p, 2 * p), Messages::kInOrderByChannel), HasSubstr("these wait for ever"));
+  }
+  Draw draw("schedule/in order");
+  for (int round = 0; round < 150; ++round) {
+    const PipelineSchedule kind = draw.one_of(all_kinds());
+    int64_t p = draw.between(1, 8), m = draw.between(1, 20), v = kind == kInterleaved ? draw.between(1, 4) : 1;
+    if (kind == kInterleaved) m = std::max(m, p);
+    if (kind == kDualPipe) p = (p + 1) / 2 * 2, m = 2 * p + m / 2 * 2;
+    SCOPED_TRACE(testing::Message() << recipe::name_of_value(kind) << " p " << p << " m " << m << " v " << v);
+    const Schedule schedule = made(kind, p, m, v);
+    EXPECT_EQ(flaw_of(schedule, Messages::kInOrderByWay), "");
+    EXPECT_EQ(flaw_of(with_transfers_around_pairs(passes_of(schedule.pipeline, m)), Messages::kInOrderByWay), "");
+    EXPECT_EQ(flaw_of(forward_schedule(schedule.pipeline, m), Messages::kInOrderByWay), "");
+    std::set<MessageWay> used;
+    for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+      for (const Action& action : schedule.ranks[rank]) {
+        if (action.transfer()) used.insert(way_of(static_cast<int64_t>(rank), action));
+      }
+    }
+    EXPECT_THAT(ways_of(schedule.pipeline), testing::ElementsAreArray(used));
   }
 }
 

@@ -74,6 +74,16 @@ Schedule make_schedule(const Pipeline& pipeline, int64_t micro_batches);
 // Forward passes only, for any number of micro-batches and any method, one after the other.
 Schedule forward_schedule(const Pipeline& pipeline, int64_t micro_batches);
 
+// MessageWay: the messages of one channel from one rank to another, in the order in which they are sent.
+struct MessageWay {
+  Channel channel = Channel::kNone;
+  int64_t sender = 0, receiver = 0;
+  auto operator<=>(const MessageWay&) const = default;
+};
+MessageWay way_of(int64_t rank, const Action& transfer);
+// All ways that a schedule of the pipeline uses, ascending.
+std::vector<MessageWay> ways_of(const Pipeline& pipeline);
+
 std::string text(const Action& action);                  // "F1.3": forward of chunk 1, micro-batch 3; "recv F1.3 from 2"
 std::string text(const std::vector<Action>& of_a_rank);  // the passes of a rank: "F0.0 F0.1 B0.0 …"
 

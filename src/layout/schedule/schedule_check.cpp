@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <set>
@@ -16,8 +17,13 @@ namespace {
 // Walks all lists at the same time, each as far as possible.
 class Player {
  public:
-  Player(const Schedule& schedule, const PassCosts& costs)
-      : schedule_(schedule), costs_(costs), next_(schedule.ranks.size(), 0), clock_(schedule.ranks.size(), 0), in_flight_(next_.size(), 0) {
+  Player(const Schedule& schedule, const PassCosts& costs, Messages messages = Messages::kIndependent)
+      : schedule_(schedule),
+        costs_(costs),
+        messages_(messages),
+        next_(schedule.ranks.size(), 0),
+        clock_(schedule.ranks.size(), 0),
+        in_flight_(next_.size(), 0) {
     timeline_.ranks.resize(next_.size());
     timeline_.busy.resize(next_.size(), 0);
     timeline_.peak_in_flight.resize(next_.size(), 0);
@@ -77,6 +83,8 @@ class Player {
     if (action.peer < 0 || action.peer >= size() || action.peer == rank) return fail(rank, action, "no such neighbour");
     const int64_t made_by = sending ? stage : stage + (action.channel == Channel::kActivations ? -1 : 1);
     Way& way = ways_[{sending ? rank : action.peer, sending ? action.peer : rank, action.channel}];
+    if (action.pass == Pass::kStartSend) enqueue(rank, action, way.sends.size());
+    if (action.pass == Pass::kStartReceive) enqueue(rank, action, way.receives.size());
     switch (action.pass) {
       case Pass::kStartSend:
         if (!done_.contains({action.channel == Channel::kActivations ? Pass::kForward : Pass::kBackwardInput, stage, action.micro_batch})) {
@@ -92,6 +100,40 @@ class Player {
     }
   }
 
+  // ---- queues of messages (Messages)
+
+  using Message = std::pair<MessageWay, size_t>;  // the n-th on its way
+  using Queue = std::pair<int64_t, MessageWay>;   // of a rank
+
+  Queue queue_of(int64_t rank, const MessageWay& way) const {
+    return {rank, messages_ == Messages::kInOrderByWay ? way : MessageWay{way.channel, -1, -1}};
+  }
+  void enqueue(int64_t rank, const Action& action, size_t number) {
+    const MessageWay way = way_of(rank, action);
+    if (messages_ != Messages::kIndependent) queues_[queue_of(rank, way)].push_back({way, number});
+  }
+  bool first(int64_t rank, const Message& message) const {
+    const auto queue = queues_.find(queue_of(rank, message.first));
+    return queue != queues_.end() && !queue->second.empty() && queue->second.front() == message;
+  }
+  // Whether the message has gone: first all go that stand first at both ends.
+  bool moved(const MessageWay& way, size_t number) {
+    if (messages_ == Messages::kIndependent) return true;
+    for (bool any = true; any;) {
+      any = false;
+      for (auto& [of, queue] : queues_) {
+        if (queue.empty()) continue;
+        const Message head = queue.front();
+        if (!first(head.first.sender, head) || !first(head.first.receiver, head)) continue;
+        queues_[queue_of(head.first.sender, head.first)].pop_front();
+        queues_[queue_of(head.first.receiver, head.first)].pop_front();
+        gone_.insert(head);
+        any = true;
+      }
+    }
+    return gone_.contains({way, number});
+  }
+
   bool wait(int64_t rank, const Action& action, int64_t made_by, Way& way, bool sending) {
     std::vector<Way::End>&own = sending ? way.sends : way.receives, &other = sending ? way.receives : way.sends;
     const auto mine =
@@ -105,6 +147,7 @@ class Player {
       return fail(rank, action,
                   fmt::format("rank {} has micro-batch {} of stage {} in its place", action.peer, match.micro_batch, match.stage));
     }
+    if (!moved(way_of(rank, action), index)) return false;  // later
     mine->awaited = true;
     clock_[at(rank)] = std::max(clock_[at(rank)], std::max(mine->time, match.time) + costs_.transfer);
     if (!sending) arrived_.insert({action.channel, made_by, action.micro_batch});
@@ -206,6 +249,9 @@ class Player {
 
   const Schedule& schedule_;
   PassCosts costs_;
+  Messages messages_;
+  std::map<Queue, std::deque<Message>> queues_;
+  std::set<Message> gone_;
   std::vector<size_t> next_;
   std::vector<double> clock_;
   std::vector<int64_t> in_flight_;
@@ -230,6 +276,6 @@ Timeline simulate(const Schedule& schedule, const PassCosts& costs) {
   return player.timeline();
 }
 
-std::string flaw_of(const Schedule& schedule) { return Player(schedule, {}).play(); }
+std::string flaw_of(const Schedule& schedule, Messages messages) { return Player(schedule, {}, messages).play(); }
 
 }  // namespace longhaul::layout

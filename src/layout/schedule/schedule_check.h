@@ -39,9 +39,14 @@ struct Timeline {
 // The schedule must be without flaws.
 Timeline simulate(const Schedule& schedule, const PassCosts& costs = {});
 
+// How messages find their way. kIndependent: each by itself. The others: all that a rank starts in one of its
+// queues goes in the order of starts, so that a message whose partner has not come holds up those started
+// later, as in a communicator of NCCL; the queue is that of a channel, or that of a way (MessageWay).
+enum class Messages : uint8_t { kIndependent, kInOrderByChannel, kInOrderByWay };
+
 // Empty when the schedule is correct, else the first mistake: a rank that waits for ever, a pass that lacks
 // its input or comes twice or never, sends and receives in different orders, a tensor for which nobody waits,
 // more activations than `most_in_flight`.
-std::string flaw_of(const Schedule& schedule);
+std::string flaw_of(const Schedule& schedule, Messages messages = Messages::kIndependent);
 
 }  // namespace longhaul::layout

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
@@ -154,6 +155,24 @@ class Inserter {
 };
 
 }  // namespace
+
+MessageWay way_of(int64_t rank, const Action& transfer) {
+  const bool sends = transfer.pass == Pass::kStartSend || transfer.pass == Pass::kWaitSend;
+  return {transfer.channel, sends ? rank : transfer.peer, sends ? transfer.peer : rank};
+}
+
+std::vector<MessageWay> ways_of(const Pipeline& pipeline) {
+  std::set<MessageWay> ways;
+  for (int64_t route = 0; route < pipeline.routes(); ++route) {
+    for (int64_t stage = 1; stage < pipeline.stages(); ++stage) {
+      const int64_t from = pipeline.hop(route, stage - 1).rank, to = pipeline.hop(route, stage).rank;
+      if (from == to) continue;
+      ways.insert({Channel::kActivations, from, to});
+      ways.insert({Channel::kGradients, to, from});
+    }
+  }
+  return {ways.begin(), ways.end()};
+}
 
 Schedule with_transfers(Schedule passes) {
   Inserter(passes, /*around_pairs=*/false).run();
