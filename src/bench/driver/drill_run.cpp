@@ -144,6 +144,10 @@ class FromOutside {
       launched_.wait();
       do_before_it_is_typed_again(drill, run_);
       launched_.start();
+      until(kStatus_s, [&] {
+        const auto now = status_of(run_);
+        return now && next_fault_may_come(drill, mark.generation, *now);
+      });
     }
     return true;
   }
