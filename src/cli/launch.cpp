@@ -27,6 +27,7 @@ namespace longhaul::cli {
 
 void add_launch_status(Command& launch);
 void add_launch_evict(Command& launch);
+void add_launch_key(Command& launch);
 
 namespace {
 
@@ -271,6 +272,7 @@ void add_launch(Command& program) {
   launch.on_run([arguments] { return run_launch(*arguments); });
   add_launch_status(launch);
   add_launch_evict(launch);
+  add_launch_key(launch);
 }
 
 }  // namespace longhaul::cli

@@ -1,7 +1,8 @@
-// `longhaul launch status RUN [--json]` and `longhaul launch evict RUN RANK|NODE`
+// `longhaul launch status RUN [--json]`, `longhaul launch evict RUN RANK|NODE` and `longhaul launch key RUN NODE`
 #include "cli/command.h"
 #include "cli/output.h"
 #include "control/driver/driver_client.h"
+#include "control/wire/authentication.h"
 
 namespace longhaul::cli {
 
@@ -44,6 +45,25 @@ void add_launch_evict(Command& launch) {
   evict.on_run([arguments] {
     control::ask_driver(arguments->run, control::EvictRequest{.target = arguments->target, .reason = arguments->reason});
     print(fmt::format("the driver lets {} go\n", arguments->target));
+    return ExitCode::kDone;
+  });
+}
+
+void add_launch_key(Command& launch) {
+  struct Arguments {
+    std::string run, node, out;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  Command key = launch.add("key", "make the file with which one machine can be one node of a run, and nothing else",
+                           {{"of the machine rack-2", "launch key runs/first-run rack-2 --out rack-2.key"},
+                            {"used there", "node --driver 10.0.0.1:29400 --secret rack-2.key --slots 8"}});
+  key.option("RUN", arguments->run, "a run folder, also of a run that has not begun").required();
+  key.option("NODE", arguments->node, "the node's name").required();
+  key.option("--out", arguments->out, "file to make (default: NODE.key)");
+  key.on_run([arguments] {
+    const std::filesystem::path file = arguments->out.empty() ? arguments->node + ".key" : arguments->out;
+    control::write_node_key(std::filesystem::path(arguments->run) / "control", arguments->node, file);
+    print(fmt::format("{}: the key of node {}; copy it there, readable by its user alone\n", file.string(), arguments->node));
     return ExitCode::kDone;
   });
 }

@@ -72,6 +72,14 @@ void wait_for_readers(Wire& wire, const Placement& place) {
   }
 }
 
+// By what Gloo says of connections that could not be made.
+std::string hint_of(const std::string& trouble) {
+  const auto says = [&](const char* words) { return trouble.find(words) != std::string::npos; };
+  const std::string interfaces = "GLOO_SOCKET_IFNAME names the network interface, where a machine has several";
+  if (says("Too many open files")) return "let processes open more files: ulimit -n 4096";
+  return says("timeout") ? "look at what the other ranks said; " + interfaces : interfaces;
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> join_world(const JoinOptions& options) { return join_world(options, find_place()); }
@@ -98,9 +106,7 @@ std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Place
                               .what = "the ranks cannot be connected",
                               .expected = fmt::format("a connection from each of {} ranks to each other", place.size),
                               .found = text.substr(0, text.find('\n')),
-                              .hint = text.find("Too many open files") != std::string::npos
-                                          ? "let processes open more files: ulimit -n 4096"
-                                          : "GLOO_SOCKET_IFNAME names the network interface, where a machine has several"}});
+                              .hint = hint_of(text)}});
   }
   std::unique_ptr<Communicator> world =
       Gloo::make(std::make_shared<GlooWorld>(std::move(wire), place.rank, place.size, options.timeout), place.size);

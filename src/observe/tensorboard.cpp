@@ -91,6 +91,7 @@ void TensorBoard::on(const Event& event) {
                                                                 {"tokens_per_second", step->tokens_per_second}};
     if (step->mfu) scalars.emplace_back("mfu", *step->mfu);
     if (step->hfu) scalars.emplace_back("hfu", *step->hfu);
+    if (step->taken_by_others) scalars.emplace_back("taken_by_others", *step->taken_by_others);
     if (step->entry_skew_milliseconds) scalars.emplace_back("entry_skew_milliseconds", *step->entry_skew_milliseconds);
     if (step->mfu_full_attention) scalars.emplace_back("mfu_full_attention", *step->mfu_full_attention);
     if (step->auxiliary_loss) scalars.emplace_back("auxiliary_loss", *step->auxiliary_loss);

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text/text.h"
+#include "observe/events/run_history.h"
 #include "observe/format.h"
 
 namespace longhaul::observe {
@@ -65,10 +67,27 @@ void Terminal::headings() {
 
 void Terminal::show(const RunStart& start) {
   planned_steps_ = start.steps;
+  peak_flops_per_second_ = start.peak_flops_per_second.value_or(0);
   lines_ = 0;
 }
 
+// The machine, where it is another one than the figures of the steps suppose.
+void Terminal::show_machine(const StepReport& step) {
+  taken_by_others_ = step.taken_by_others.value_or(taken_by_others_);
+  if (taken_by_others_ >= kTakenByOthers && !std::exchange(told_of_others_, true)) {
+    line(kCyan, "busy",
+         fmt::format("{}  {}: MFU with a * is of steps beside them, and would be higher without", position(step.step),
+                     others_text(taken_by_others_)));
+  }
+  if (!step.peak_flops_per_second) return;
+  line(kCyan, "peak",
+       fmt::format("{}  faster than the measured peak of {}FLOP/s: MFU is a share of {}FLOP/s from here on", position(step.step),
+                   compact(peak_flops_per_second_), compact(*step.peak_flops_per_second)));
+  peak_flops_per_second_ = *step.peak_flops_per_second;
+}
+
 void Terminal::show(const StepReport& step) {
+  show_machine(step);
   const bool last = planned_steps_ > 0 && step.step == planned_steps_;
   const bool unusual = step.skipped.value_or(false) || !std::isfinite(step.loss);
   if (options_.log_every > 1 && step.step % options_.log_every != 0 && step.step != 1 && !last && !unusual) return;
@@ -77,8 +96,8 @@ void Terminal::show(const StepReport& step) {
   line(unusual ? kRed : kBlue, "train",
        fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  {:>8}  {:>8}  {:>9}{}{}", position(step.step), fixed(step.loss, 4),
                    fixed(step.grad_norm, 3), scientific(step.learning_rate), milliseconds_text(step.milliseconds),
-                   grouped(step.tokens_per_second), share(step.mfu), share(step.mfu_full_attention),
-                   compact(static_cast<double>(step.tokens)),
+                   grouped(step.tokens_per_second), share(step.mfu) + (step.mfu && taken_by_others_ >= kTakenByOthers ? "*" : ""),
+                   share(step.mfu_full_attention), compact(static_cast<double>(step.tokens)),
                    step.data_wait_milliseconds ? milliseconds_text(*step.data_wait_milliseconds) : "-", metrics_text(step.metrics),
                    step.skipped.value_or(false) ? "  skipped" : ""));
 }

@@ -33,6 +33,7 @@ class Terminal : public EventReader {
  private:
   void show(const RunStart& start);
   void show(const StepReport& step);
+  void show_machine(const StepReport& step);
   void show(const OuterRound& round);
   void show(const OuterEvery& chosen);
   void show(const BatchGrowth& growth);
@@ -57,6 +58,9 @@ class Terminal : public EventReader {
   int64_t planned_steps_ = 0;
   int64_t lines_ = 0;  // step lines since the last headings; 0: headings come next
   std::optional<CompressionBaseline> baseline_;
+  double taken_by_others_ = 0;  // as told last
+  bool told_of_others_ = false;
+  double peak_flops_per_second_ = 0;
 };
 
 }  // namespace longhaul::observe

@@ -12,6 +12,7 @@
 #include "base/process/training_wait.h"
 #include "base/terminal.h"
 #include "base/text/text.h"
+#include "base/threads/parallel.h"
 #include "checkpoint/disk/disk_need.h"
 #include "checkpoint/disk/new_folder.h"
 #include "checkpoint/disk/writers.h"
@@ -53,6 +54,22 @@ void write_beside_checkpoints(const RunRequest& request, const RunFacts& facts, 
     log_warning("recipe.toml, and what else lies beside the checkpoints, stays as the start before has written it: {}", error.what());
   }
 }
+
+// Later runs on this machine begin with the peak that a step of this one has shown.
+class PeakKeeper final : public observe::EventReader {
+ public:
+  explicit PeakKeeper(const RunFacts& facts) : dtype_(facts.dtype()), times_(facts.peak.times), device_(facts.device) {}
+  void on(const observe::Event& event) override {
+    const auto* step = std::get_if<observe::StepReport>(&event.body);
+    if (step == nullptr || !step->peak_flops_per_second) return;
+    raise_profile(dtype_, *step->peak_flops_per_second / times_, device_);
+  }
+
+ private:
+  std::string dtype_;
+  double times_;
+  at::Device device_;
+};
 
 void write_baseline(observe::EventWriter& events, const data::RunData& data, const std::filesystem::path& cache) {
   std::vector<int64_t> held_out_bytes;
@@ -121,6 +138,7 @@ observe::EventWriter& RankRun::open_events() {
   });
   if (first()) {
     add_displays(*start_.events, start_.request);
+    start_.events->add(std::make_shared<PeakKeeper>(facts_));
     return *start_.events;
   }
   return own_events_.emplace(events_of_rank(start_.request, claimed, ranks_.rank()));
@@ -297,10 +315,9 @@ train::Outcome RankRun::run() {
                          {.recipe = start_.request.recipe,
                           .run_folder = start_.request.run_folder,
                           .environment = std::move(environment),
-                          .flops_per_token = facts_.flops.causal(),
-                          .flops_per_token_full_attention = facts_.flops.full(),
-                          .flops_per_token_again = facts_.flops_again,
+                          .flops_per_token = {facts_.flops.causal(), facts_.flops.full(), facts_.flops_again},
                           .peak_flops_per_second = facts_.peak_flops_per_second(),
+                          .others = control && facts_.peak.here ? std::make_shared<OtherPrograms>(*facts_.peak.here) : nullptr,
                           .on_first_step = [this](int64_t step) { tell_what_was_sent(step); },
                           .trace = trace_ ? &*trace_ : nullptr,
                           .outer = loop,

@@ -197,4 +197,13 @@ MachineProfile measured_profile(bool fresh, at::Device device) {
   return profile;
 }
 
+void raise_profile(std::string_view dtype, double flops_per_second, at::Device device) {
+  auto profile = cached_profile(machine_key(device));
+  if (!profile || profile->gemm(dtype) >= flops_per_second) return;
+  double& rate = dtype == "fp64" ? profile->gemm_fp64 : dtype == "bf16" ? profile->gemm_bf16 : profile->gemm_fp32;
+  rate = flops_per_second;
+  if (device.is_cpu()) profile->gemm_bf16 = std::max(profile->gemm_bf16, profile->gemm_fp32);
+  keep(*profile);
+}
+
 }  // namespace longhaul

@@ -119,12 +119,14 @@ void Trainer::roll_back() {
   const std::string target = go_back_to(spike);
   take_skips();
   ranks_.settle_values(task_.parameters());
-  load(storage::Checkpoint::open_unchecked(files_, checkpoints() / target), checkpoint::OptimizerStates::kRead);
+  const Stopwatch loading;
+  const storage::Checkpoint back = storage::Checkpoint::open_unchecked(files_, checkpoints() / target);
+  load(back, checkpoint::OptimizerStates::kRead);
   ranks_.share_values(task_.parameters());
   events_.write(observe::Alarm{.kind = "rollback",
                                .message = fmt::format("from step {} back to {}: {} of {}; learning rate × {:g}", spike, step_,
                                                       ladder_.rollbacks(), guard.rollbacks, ladder_.rate())});
-  events_.write(observe::Resume{.step = step_});
+  events_.write(observe::Resume{.step = step_, .loading_seconds = loading.seconds(), .bytes = back.manifest().bytes()});
 }
 
 }  // namespace longhaul::train

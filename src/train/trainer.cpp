@@ -14,6 +14,7 @@
 #include "checkpoint/starting_point.h"
 #include "recipe/options/difference.h"
 #include "recipe/write.h"
+#include "tensor/cpu_allocator.h"
 #include "tensor/device.h"
 #include "train/saving/newest_checkpoint.h"
 
@@ -87,6 +88,7 @@ void Trainer::Counters::restore(const checkpoint::SavedFacts& facts) {
 
 Resumed Trainer::resume() {
   take_skips();
+  const Stopwatch loading;
   const NewestCheckpoint from = newest_checkpoint(files_, options_.run_folder, together_, memory_, state_);
   const std::optional<storage::Checkpoint>& newest = from.checkpoint;
   if (!newest) {
@@ -119,7 +121,7 @@ Resumed Trainer::resume() {
   saved_step_ = from.disk_step;
   const bool first = ranks_.rank() == 0;  // its events are those of the run
   if (step_ >= train().steps) judged_ = ranks_.most(first && ended_at(events_.path(), step_) ? 1 : 0) == 1;
-  observe::Resume resume{.step = step_};
+  observe::Resume resume{.step = step_, .loading_seconds = loading.seconds(), .bytes = saved.bytes()};
   if (from.in_memory) resume.source = "memory";
   events_.write(resume);
   return {.step = step_, .earlier = earlier.recipe};
@@ -186,7 +188,9 @@ void Trainer::on_save_ended(const checkpoint::SaveResult& result) {
     if (interval_) interval_->ended(result);
     events_.write(observe::CheckpointSaved{.step = result.step,
                                            .path = result.path.lexically_relative(options_.run_folder).string(),
-                                           .blocking_milliseconds = result.blocking_milliseconds});
+                                           .blocking_milliseconds = result.blocking_milliseconds,
+                                           .writing_seconds = result.writing_seconds,
+                                           .bytes = result.bytes});
     for (const Error& trouble : result.afterwards) {
       events_.write(observe::Alarm{.kind = "checkpoint_upkeep",
                                    .message = fmt::format("the checkpoint of step {} is saved; {}", result.step, trouble.what())});
@@ -257,6 +261,13 @@ void Trainer::judge() {
   if (const auto sample = task_.sample()) events_.write(observe::Sample{.step = step_, .prompt = sample->prompt, .text = sample->text});
 }
 
+// What tensors hold on the device: the heartbeat carries it.
+int64_t Trainer::device_bytes() const {
+  const at::Device device = task_.parameters().device();
+  if (!device.is_cpu()) return device_memory(device).allocated_bytes;
+  return cpu_allocator_installed() ? memory_statistics().total.bytes : 0;
+}
+
 void Trainer::report(const StepResult& result, double milliseconds) {
   const double tokens_per_second = static_cast<double>(result.work.tokens) / (milliseconds * 1e-3);
   observe::StepReport report{.step = step_,
@@ -266,19 +277,13 @@ void Trainer::report(const StepResult& result, double milliseconds) {
                              .grad_norm = result.gradient_norm,
                              .learning_rate = learning_rate(step_),
                              .milliseconds = milliseconds};
-  if (options_.flops_per_token > 0) {
-    report.model_flops_per_second = options_.flops_per_token * tokens_per_second;
-    if (options_.peak_flops_per_second > 0) {
-      report.mfu = *report.model_flops_per_second / options_.peak_flops_per_second;
-      report.hfu = (options_.flops_per_token + options_.flops_per_token_again) * tokens_per_second / options_.peak_flops_per_second;
-      report.mfu_full_attention = options_.flops_per_token_full_attention * tokens_per_second / options_.peak_flops_per_second;
-    }
-  }
+  shares_.tell(report);
   report.data_wait_milliseconds = result.data_wait_milliseconds;
   report.auxiliary_loss = result.auxiliary_loss;
   report.resident_bytes = resident_bytes();
   if (result.entry_skew_s) report.entry_skew_milliseconds = *result.entry_skew_s * 1e3;
   use_.tell(report);
+  if (options_.others) report.taken_by_others = options_.others->share();
   if (const double epochs = task_.epochs_after(step_); epochs > 0) report.epoch = epochs;
   report.metrics = result.metrics;
   if (result.left_out) report.skipped = true;
@@ -374,6 +379,7 @@ void Trainer::one_step() {
                                       .gradient_norm = result.gradient_norm,
                                       .tokens = result.work.tokens,
                                       .own_tokens = result.own_tokens});
+  ranks_.spans()->board().device_bytes(device_bytes());
   report(result, step_seconds_ * 1e3);
   tell_growth();
   meet_workers(result.loss, step_seconds_);

@@ -24,6 +24,7 @@
 #include <functional>
 #include <string>
 
+#include "base/machine/other_programs.h"
 #include "checkpoint/disk/save.h"
 #include "checkpoint/load.h"
 #include "checkpoint/optimizer_state.h"
@@ -38,6 +39,7 @@
 #include "train/guards/corruption.h"
 #include "train/guards/spike_ladder.h"
 #include "train/machine_use.h"
+#include "train/peak_shares.h"
 #include "train/run_control.h"
 #include "train/saving/memory_checkpoints.h"
 #include "train/saving/save_interval.h"
@@ -51,14 +53,13 @@ struct TrainerOptions {
   recipe::LoadedRecipe recipe;
   std::filesystem::path run_folder;
   nlohmann::json environment = nlohmann::json::object();  // for checkpoints
-  double flops_per_token = 0;                             // model FLOPs, forward and backward, causal; 0: no MFU
-  double flops_per_token_full_attention = 0;              // the other convention (plan/flops.h)
-  double flops_per_token_again = 0;                       // repeated by recomputation: HFU counts them too
-  double peak_flops_per_second = 0;                       // measured; 0: no MFU
-  std::function<void(int64_t step)> on_first_step{};      // called after the first step of this process, on all ranks
-  observe::TraceWriter* trace = nullptr;                  // receives the steps that observe.trace_every selects; null: none
-  optim::OuterLoop* outer = nullptr;                      // null: there is one worker
-  std::optional<checkpoint::TierPlace> tier{};            // the memory tier of this rank's node; none: checkpoints go to the disk only
+  FlopsOfToken flops_per_token{};
+  double peak_flops_per_second = 0;                   // measured; 0: no MFU
+  std::shared_ptr<OtherPrograms> others{};            // what they take of the run's cores; null: not looked at
+  std::function<void(int64_t step)> on_first_step{};  // called after the first step of this process, on all ranks
+  observe::TraceWriter* trace = nullptr;              // receives the steps that observe.trace_every selects; null: none
+  optim::OuterLoop* outer = nullptr;                  // null: there is one worker
+  std::optional<checkpoint::TierPlace> tier{};        // the memory tier of this rank's node; none: checkpoints go to the disk only
   bool leaves_state = false;  // the process holds this rank only, so its daemon may ask it to leave its state in the tier (state_keeper.h)
 };
 
@@ -97,6 +98,7 @@ class Trainer {
   void steps();
   void recorded_step();
   void one_step();
+  int64_t device_bytes() const;
   void report(const StepResult& result, double milliseconds);
   void meet_workers(double loss, double seconds);
   bool between_rounds() const { return options_.outer == nullptr || options_.outer->between_rounds(); }
@@ -149,6 +151,7 @@ class Trainer {
   double until_s_ = 0;
   Outcome outcome_;
   MachineUse use_;
+  PeakShares shares_{options_.flops_per_token, options_.peak_flops_per_second};
   std::optional<SaveInterval> interval_;  // of rank 0, where checkpoints on the disk have no fixed one
   checkpoint::CopyOut copies_;
   MemoryCheckpoints memory_;

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
 #include "base/process/fault_point.h"
 #include "bench/driver/drill_judgement.h"
+#include "bench/driver/driver_drills.h"
 
 namespace longhaul::bench {
 namespace {
@@ -154,6 +156,14 @@ TEST(JudgedDrills, ADrillWithoutAnIncident) {
 TEST(PlannedDrills, NumbersOfRanks) {
   EXPECT_EQ(rank_counts("4,8,16"), (std::vector<int64_t>{4, 8, 16}));
   for (const char* text : {"", "4,", "3", "4;8", "0", "128", "4x"}) EXPECT_THROW(rank_counts(text), Error) << text;
+}
+
+// Seen in two runs of seed 11: rank 0 was stopped while the driver without a journal had not yet ended the ranks that it found.
+TEST(PlannedDrills, ALostJournalIsOverWithTheNextGeneration) {
+  const Drill lost{.kind = "journal lost"}, killed{.kind = "driver killed"};
+  for (const int64_t generation : {0, 4, 5}) EXPECT_FALSE(next_fault_may_come(lost, 5, {{"generation", generation}})) << generation;
+  EXPECT_TRUE(next_fault_may_come(lost, 5, {{"generation", 6}}));
+  EXPECT_TRUE(next_fault_may_come(killed, 5, {{"generation", 5}})) << "it finds its ranks, and what happens to them is told";
 }
 
 }  // namespace

@@ -134,6 +134,13 @@ TEST_F(LaunchedRun, WhatAMachineTellsOfItsGpuTakesItsNodeOut) {
                {"NO_COLOR=1", cache_variable(folder_ / "cache-of-user")}, folder_ / "output");
   const fs::path control = run_ / "control";
   ASSERT_TRUE(driver.wait_for([&] { return fs::exists(control / "address"); })) << driver.output();
+  // One of them has a key of its own, and with it its name.
+  const std::string key = (folder_ / "b.key").string();
+  ASSERT_EQ(run_process({program_file(), "launch", "key", run_.string(), "b", "--out", key}, {"NO_COLOR=1"}, 60).status, 0);
+  const ProcessResult other =
+      run_process({program_file(), "node", "--driver", (control / "address").string(), "--secret", key, "--name", "a"}, {"NO_COLOR=1"}, 60);
+  EXPECT_EQ(other.status, 64) << other.errors;
+  EXPECT_THAT(other.errors, HasSubstr("the secret is the key of another node"));
   std::vector<std::unique_ptr<Child>> nodes;
   for (const std::string name : {"a", "b", "spare"}) {
     const fs::path machine = folder_ / name;
@@ -141,10 +148,10 @@ TEST_F(LaunchedRun, WhatAMachineTellsOfItsGpuTakesItsNodeOut) {
     std::ofstream{machine / "dev/kmsg"};
     Words typed = {program_file(),   "node",
                    "--driver",       (control / "address").string(),
-                   "--secret",       (control / "secret").string(),
-                   "--name",         name,
+                   "--secret",       name == "b" ? key : (control / "secret").string(),
                    "--slots",        "1",
                    "--machine-root", machine.string()};
+    if (name != "b") typed.insert(typed.end(), {"--name", name});
     if (name == "spare") typed.push_back("--spare");
     nodes.push_back(std::make_unique<Child>(typed, Words{"NO_COLOR=1"}, folder_ / (name + ".log")));
   }
@@ -172,6 +179,12 @@ TEST_F(LaunchedRun, NodesLeaveSamplesThatDetectReads) {
     return fs::exists(ring) ? detect::read_ring(ring).rows.size() : 0;
   };
   ASSERT_TRUE(child.wait_for([&] { return std::min({rows(0), rows(1), rows(2), rows(3)}) >= 14; }, 120)) << child.output();
+  // The heartbeats carry the last sample, and what tensors of each rank hold.
+  const ProcessResult asked = run_process({program_file(), "launch", "status", run_.string(), "--json"}, {"NO_COLOR=1"}, 60);
+  ASSERT_EQ(asked.status, 0) << asked.errors;
+  const nlohmann::json status = nlohmann::json::parse(asked.output);
+  for (const auto& node : status.at("nodes")) EXPECT_GE(node.at("machine").at("memory_usage"), 0) << node;
+  for (const auto& rank : status.at("ranks")) EXPECT_GT(rank.at("device_bytes"), 100'000) << rank;
   child.send(SIGTERM);
   EXPECT_EQ(child.wait(), 74) << child.output();
   for (int node = 0; node < 4; ++node) {
@@ -301,6 +314,20 @@ TEST_F(LaunchedRun, ARankThatNeverJoins) {
   std::vector<std::unique_ptr<Child>> ranks;
   for (const int r : {0, 2}) ranks.push_back(rank(r, 4, port, {"parallel.join_timeout=3"}));
   expect_all(ranks, 69, AllOf(HasSubstr("2 of 4 ranks did not join"), HasSubstr("ranks 1, 3 missing"), HasSubstr("within 3 s")));
+}
+
+// The limit is that of rank 1 alone: rank 0 cannot know why no connection comes, and sends its reader there.
+TEST_F(LaunchedRun, ARankThatMayOpenTooFewFilesNamesTheLimit) {
+  const fs::path limited = folder_ / "limited";
+  std::ofstream(limited) << "#!/bin/bash\nulimit -n 6; exec " << shell_quoted(program_file()) << " \"$@\"\n";
+  fs::permissions(limited, fs::perms::owner_all);
+  const uint16_t port = free_port();
+  const auto waits = rank(0, 2, port, {"parallel.join_timeout=5"}), joins = rank(1, 2, port, {"parallel.join_timeout=5"}, limited);
+  EXPECT_EQ(joins->wait(), 69);
+  EXPECT_THAT(joins->output(), AllOf(HasSubstr("the ranks cannot be connected"), HasSubstr("Too many open files"),
+                                     HasSubstr("ulimit -n 4096"), Not(HasSubstr("GLOO_SOCKET_IFNAME"))));
+  EXPECT_EQ(waits->wait(), 69);
+  EXPECT_THAT(waits->output(), AllOf(HasSubstr("look at what the other ranks said"), HasSubstr("GLOO_SOCKET_IFNAME")));
 }
 
 TEST_F(LaunchedRun, ARequestToStopWhileARankIsMissing) {

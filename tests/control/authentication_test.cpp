@@ -108,6 +108,53 @@ TEST(Authentication, ANodeIsNoOperator) {
       << "nor is an operator a node";
 }
 
+// A machine that has its own key alone is taken as itself, and as nobody else: neither by its driver, nor by another node as their driver.
+TEST(Authentication, ANodeSpeaksForItselfAlone) {
+  const auto with = [](const std::string& of, const std::string& as) {
+    Keys keys{.own = node_key(kSecret, of), .driver = keys_of_driver().driver};
+    return TestSides(keys_of_driver(), std::move(keys), own_identity("node", as, "run", 3)).run();
+  };
+  const auto [taken, answered] = with("node-1", "node-1");
+  EXPECT_TRUE(taken.established);
+  EXPECT_TRUE(answered.established);
+  const auto [refused, told] = with("node-1", "node-2");
+  ASSERT_TRUE(refused.refused);
+  EXPECT_FALSE(refused.refused->proven);
+  EXPECT_THAT(refused.refused->reason, HasSubstr("not that of the job's node node-2"));
+  EXPECT_TRUE(told.refused);
+  Keys asks{.of_operators = node_key(kSecret, "node-1"), .driver = keys_of_driver().driver};
+  EXPECT_TRUE(TestSides(keys_of_driver(), asks, own_identity("operator", "", "", 0)).run().first.refused);
+  // The key is an HMAC, by the words of RFC 2104 and not by the code: 32 bytes of 's', "key of the node node-1".
+  EXPECT_EQ(to_hex(node_key(kSecret, "node-1")), "27d307c7132016bfc0f92a73c1c30357774c4fd7db08dd4befd052f69e71e889");
+}
+
+TEST(Authentication, AFileMakesOneNode) {
+  const TemporaryFolder folder;
+  const std::filesystem::path control = folder / "control", file = folder / "rack-2.key";
+  write_node_key(control, "rack-2", file);
+  EXPECT_EQ(std::filesystem::status(control).permissions(), std::filesystem::perms(0700));
+  EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
+  const Keys driver = driver_keys(control), of_file = node_keys(file, "rack-2"), of_secret = node_keys(control / "secret", "rack-2");
+  EXPECT_EQ(of_file.own, of_secret.own) << "a copy of the job's secret makes any node";
+  EXPECT_EQ(of_file.driver, driver.driver);
+  EXPECT_EQ(of_file.of_nodes + of_secret.of_nodes, "") << "a daemon keeps no more than its own";
+  EXPECT_EQ(read_text(file).find(to_hex(driver.of_nodes)), std::string::npos);
+  EXPECT_NE(node_keys(control / "secret", "rack-3").own, of_file.own);
+  const auto text_of = [](const auto& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_THAT(text_of([&] { node_keys(file, "rack-3"); }),
+              ::testing::AllOf(HasSubstr("the key of another node"), HasSubstr("--name rack-2"), HasSubstr("launch key RUN rack-3")));
+  for (const std::string name : {std::string(), std::string("a\nb"), std::string(65, 'n')})
+    EXPECT_THAT(text_of([&] { write_node_key(control, name, folder / "none"); }), HasSubstr("no name for a node"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+}
+
 // A machine with the nodes' secret that stands at the driver's address is not obeyed.
 TEST(Authentication, ANodeIsNotTheDriver) {
   const std::string own(32, 'x');
@@ -159,8 +206,8 @@ TEST(Authentication, KeysLieInFilesOfTheirOwn) {
   const Keys driver = driver_keys(control.path());
   EXPECT_EQ(driver.of_nodes, kSecret) << "the run keeps its name, and its nodes their copies";
   EXPECT_EQ(driver.driver, public_signing_key(driver.signing));
-  const Keys node = node_keys(control / "secret"), asks = operator_keys(control.path());
-  EXPECT_EQ(node.of_nodes, kSecret);
+  const Keys node = node_keys(control / "secret", "n"), asks = operator_keys(control.path());
+  EXPECT_EQ(node.own, node_key(kSecret, "n"));
   EXPECT_EQ(node.driver, driver.driver);
   EXPECT_EQ(node.of_operators + node.signing, "");
   EXPECT_EQ(asks.of_operators, driver.of_operators);
@@ -177,8 +224,8 @@ TEST(Authentication, KeysLieInFilesOfTheirOwn) {
   std::filesystem::remove(control / "driver-key");
   const Keys renewed = driver_keys(control.path());
   EXPECT_NE(renewed.driver, driver.driver);
-  EXPECT_EQ(node_keys(control / "secret").driver, renewed.driver);
-  EXPECT_EQ(node_keys(control / "secret").of_nodes, kSecret);
+  EXPECT_EQ(node_keys(control / "secret", "n").driver, renewed.driver);
+  EXPECT_EQ(node_keys(control / "secret", "n").own, node.own);
 }
 
 TEST(Authentication, AWrongSecretIsRefusedAndNotTold) {

@@ -161,7 +161,7 @@ TEST_F(DriverHardTimes, ManyRefusedNodesKeepNobodyOut) {
   start();
   ASSERT_GT(runs_at(5), 1);
   EventLoop loop;
-  const Keys keys = node_keys(run_ / "control/secret");
+  const Keys keys = node_keys(run_ / "control/secret", "old");
   for (int i = 0; i < 70; ++i) {
     std::shared_ptr<Channel> channel;
     bool over = false;

@@ -72,6 +72,23 @@ TEST_F(DriverWatch, BetweenStepsNobodyStandsLongerThanTheFloor) {
   EXPECT_EQ(bench->core->state(), State::kSuspect);
 }
 
+// What a node says of its machine and a rank of its device stands in the status, of the last beat and of no earlier one.
+TEST_F(DriverWatch, SamplesOfMachinesStandInTheStatus) {
+  start();
+  const auto send = [&](std::map<std::string, double> machine) {
+    RankBeat rank{.rank = 0, .generation = bench->core->generation(), .step = 11, .resumed_step = 0};
+    rank.device_bytes = 5'000'000;
+    bench->send(FromNode{"node-0", NodeBeat{.generation = bench->core->generation(), .running = {rank}, .ended = {}, .machine = machine}});
+    return bench->core->status(bench->now_s);
+  };
+  const nlohmann::ordered_json status = send({{"cpu_usage", 37.123456}, {"tcp_throughput", 1.5}});
+  EXPECT_EQ(status.at("nodes")[0].at("machine"), (nlohmann::ordered_json{{"cpu_usage", 37.12}, {"tcp_throughput", 1.5}}));
+  EXPECT_FALSE(status.at("nodes")[1].contains("machine"));
+  EXPECT_EQ(status.at("ranks")[0].at("device_bytes"), 5'000'000);
+  EXPECT_FALSE(status.at("ranks")[1].contains("device_bytes")) << "an old program, or nothing known";
+  EXPECT_FALSE(send({}).at("nodes")[0].contains("machine"));
+}
+
 TEST_F(DriverWatch, ANodeIsPutOutWithALineAndItsIncidentHasTheStory) {
   start(2, 1);
   bench->send(FromNode{"node-1", HealthReport{.kind = "device_missing", .text = "the card is lost\n  thread 7: read\n  thread 8: poll"}});

@@ -17,6 +17,7 @@ RankBeat a_beat() {
   beat.task_phase = {.name = "rollout", .allowed_s = 900.5, .done = 3, .whole = 64};
   beat.collective = {.group = "world/dp 0", .name = "gradients", .kind = "all_reduce", .state = "started", .sequence = 812};
   beat.loss = 2.5;
+  beat.resident_bytes = 5'000'000'000, beat.device_bytes = 70'000'000'000;
   beat.gradient_norm = std::numeric_limits<double>::infinity();
   beat.phase_seconds = {{"forward", 0.5}, {"backward", 1.25}};
   beat.background = {{.name = "write checkpoint", .age_s = 2.5, .allowed_s = 12}};
@@ -30,7 +31,11 @@ TEST(Messages, ComeBackAsTheyWere) {
   hello.ended = {RankExited{.rank = 1, .status = 137, .out_of_memory = true, .last_words = "ümläut"}};
   const std::vector<NodeMessage> of_node = {
       hello,
-      NodeBeat{.generation = 7, .free_port = 40001, .running = {a_beat()}, .ended = {}},
+      NodeBeat{.generation = 7,
+               .free_port = 40001,
+               .running = {a_beat()},
+               .ended = {},
+               .machine = {{"cpu_usage", 12.5}, {"gpu_temperature", 61}}},
       RankExited{.rank = 1, .generation = 7, .status = 139, .age_s = 0.003, .stopped = true, .stack = "a\nb"},
       HealthReport{.kind = "xid", .code = 79, .rank = 2, .device = "GPU-1", .text = "fell off the bus"},
       CheckResults{

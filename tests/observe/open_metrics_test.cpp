@@ -97,11 +97,56 @@ TEST_F(RunMetrics, SayWhatTheRunSays) {
         "longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\"} 300\n", "longhaul_spares{job=\"big \\\"run\\\"\"} 1\n",
         "longhaul_ettr_ratio{job=\"big \\\"run\\\"\"} 0.96", "longhaul_step_time_seconds_count{job=\"big \\\"run\\\"\"} 400\n",
         "longhaul_alarms_total{job=\"big \\\"run\\\"\",kind=\"disk_full\"} 1\n", "longhaul_samples_total{job=\"big \\\"run\\\"\"} 1600\n",
+        "longhaul_node_sample{job=\"big \\\"run\\\"\",node=\"node-3\",metric=\"cpu_usage\"} 37.5\n",
         "longhaul_checkpoint_failures_total{job=\"big \\\"run\\\"\"} 1\n", "longhaul_samples_total{job=\"plain\"} 120\n"})
     EXPECT_THAT(all, HasSubstr(part));
   EXPECT_THAT(all, Not(HasSubstr("rank=\""))) << "nodes, unless ranks are asked for";
   EXPECT_THAT(text(true, true), HasSubstr("longhaul_progress_age_seconds{job=\"big \\\"run\\\"\",node=\"node-1\",rank=\"2\"} 300\n"));
   EXPECT_THAT(all, HasSubstr("longhaul_straggler_score"));
+}
+
+// A run as its events tell it: a start from a checkpoint, a step of a model with experts beside other programs, a save, alerts of Minder.
+std::string text_of_told_run(const std::filesystem::path& folder) {
+  RunStart start;
+  start.peak_flops_per_second = 1e12;
+  const std::vector<EventBody> bodies = {
+      start, Resume{.step = 4, .source = "memory", .loading_seconds = 1.5, .bytes = 3000},
+      StepReport{.step = 5,
+                 .milliseconds = 900,
+                 .mfu = 0.25,
+                 .taken_by_others = 0.375,
+                 .metrics = {{"router/busiest_over_mean", 1.75}, {"router/dropped_share", 0.125}, {"accuracy", 0.5}}},
+      CheckpointSaved{.step = 5, .path = "checkpoints/a", .blocking_milliseconds = 2, .writing_seconds = 12.5, .bytes = 4000}};
+  std::string text, of_driver;
+  for (const EventBody& body : bodies) text += to_json({.common = {.run = "r", .generation = 1, .wall_time = 10}, .body = body}) + "\n";
+  for (const char* metric : {"network_sent", "cpu", "network_sent"}) {
+    of_driver += to_json({.common = {.run = "r", .wall_time = 10},
+                          .body = Alarm{.kind = "minder", .message = "node-1: differs", .metric = metric}}) +
+                 "\n";
+  }
+  make_folders(folder / "events");
+  write_text_atomically(folder / "events.jsonl", text);
+  write_text_atomically(folder / "events/driver-0.jsonl", of_driver);
+  LiveRun run(folder, "r");
+  run.poll(20);
+  const RunView* const views[] = {&run.view()};
+  return run_metrics(views).text(true);
+}
+
+TEST(ToldRunMetrics, AreThoseOfItsEvents) {
+  const TemporaryFolder folder;
+  const std::string all = text_of_told_run(folder / "r");
+  for (const char* line :
+       {"longhaul_checkpoint_persist_seconds{job=\"r\",tier=\"disk\"} 12.5\n", "longhaul_checkpoint_bytes{job=\"r\",tier=\"disk\"} 4000\n",
+        "longhaul_checkpoint_load_seconds{job=\"r\",tier=\"memory\"} 1.5\n",
+        "longhaul_checkpoint_load_bytes{job=\"r\",tier=\"memory\"} 3000\n", "longhaul_moe_load_imbalance_ratio{job=\"r\"} 1.75\n",
+        "longhaul_moe_dropped_ratio{job=\"r\"} 0.125\n", "longhaul_taken_by_others_ratio{job=\"r\"} 0.375\n",
+        "longhaul_minder_alerts_total{job=\"r\",metric=\"network_sent\"} 2\n", "longhaul_minder_alerts_total{job=\"r\",metric=\"cpu\"} 1\n",
+        "longhaul_alarms_total{job=\"r\",kind=\"minder\"} 3\n"})
+    EXPECT_THAT(all, HasSubstr(line));
+  const std::string guide = read_text(source_folder() + "/docs/guides/watch.md");
+  for (const std::string& name : sample_names(all))
+    EXPECT_THAT(guide, HasSubstr("`" + std::regex_replace(name, std::regex("_(bucket|count|sum)$"), ""))) << name;
 }
 
 // Families stand together, each introduced once, and no series twice.

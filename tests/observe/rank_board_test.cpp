@@ -107,6 +107,7 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_TRUE(now.phase_at.ends_with("rank_board_test.cpp:" + std::to_string(line))) << now.phase_at;
 
   board.step_ended({.step = 12, .seconds = 0.5, .loss = 2.5, .gradient_norm = 0.75, .tokens = 64, .own_tokens = 16});
+  board.device_bytes(70'000'000'000);
   const int64_t before_failing = monotonic_ns();
   board.failed(69, "rank 2 left", /*consequence=*/true);
   board.failed(70, "a consequence");
@@ -120,6 +121,7 @@ TEST(RankBoard, TellsWhereTheRankIs) {
   EXPECT_EQ(now.tokens, 64);
   EXPECT_EQ(now.step_seconds, 0.5);
   EXPECT_GT(now.resident_bytes, 0);
+  EXPECT_EQ(now.device_bytes, 70'000'000'000);
   EXPECT_EQ(now.error_code, 69);
   EXPECT_EQ(now.error_text, "rank 2 left");
   EXPECT_TRUE(now.consequence);

@@ -54,5 +54,53 @@ TEST_F(HistoryOfARun, AStepThatComesAgainTakesThePlaceOfTheEarlierOneAndOfAllBeh
   EXPECT_EQ(history_.evaluations[0].loss, 1);
 }
 
+// Two processes: the first one's peak was another, on another machine, and its shares stay as they are.
+TEST_F(HistoryOfARun, AStepFasterThanThePeakRaisesItForItsWholeProcess) {
+  const auto step = [&](int64_t number, double rate, double peak) {
+    return StepReport{
+        .step = number, .mfu = rate / peak, .mfu_full_attention = 2 * rate / peak, .hfu = rate / peak, .model_flops_per_second = rate};
+  };
+  RunStart start;
+  start.peak_flops_per_second = 500;
+  add(start);
+  add(step(1, 250, 500));
+  start.peak_flops_per_second = 1000;
+  add(start);
+  add(step(2, 250, 1000));
+  StepReport fast = step(3, 2000, 2000);
+  fast.peak_flops_per_second = 2000;
+  fast.mfu_full_attention.reset();
+  add(fast);
+  add(step(4, 500, 2000));
+  const auto shares = [&] {
+    std::vector<double> all;
+    for (const StepReport& each : history_.steps) all.push_back(*each.mfu);
+    return all;
+  };
+  EXPECT_THAT(shares(), ElementsAre(0.5, 0.125, 1, 0.25));
+  EXPECT_EQ(history_.steps[1].mfu_full_attention, 0.25);
+  EXPECT_EQ(history_.steps[1].hfu, 0.125);
+  EXPECT_EQ(history_.start->peak_flops_per_second, 2000);
+  // A stream of an earlier version.
+  add(step(5, 4000, 2000));
+  EXPECT_THAT(shares(), ElementsAre(0.5, 0.0625, 0.5, 0.125, 1));
+  EXPECT_EQ(history_.start->peak_flops_per_second, 4000);
+}
+
+TEST_F(HistoryOfARun, WhatOthersTookIsWeighedByTheTimeThatItWasToldOf) {
+  EXPECT_EQ(taken_by_others(history_.steps), std::nullopt);
+  const auto step = [&](int64_t number, double milliseconds, std::optional<double> taken) {
+    add(StepReport{.step = number, .milliseconds = milliseconds, .taken_by_others = taken});
+  };
+  step(1, 600, std::nullopt);
+  step(2, 600, 0.5);
+  step(3, 3600, 0.1);
+  step(4, 9999, std::nullopt);  // not told of yet
+  EXPECT_DOUBLE_EQ(taken_by_others(history_.steps).value(), (1200 * 0.5 + 3600 * 0.1) / 4800);
+  EXPECT_EQ(others_text(0.2), "other programs took 20.0 % of the run's cores");
+  EXPECT_EQ(others_text(0.04), "");
+  EXPECT_EQ(others_text(std::nullopt), "");
+}
+
 }  // namespace
 }  // namespace longhaul::observe

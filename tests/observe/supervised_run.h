@@ -102,6 +102,7 @@ class SupervisedRun {
                               .pid = 5000 + node,
                               .state = "active",
                               .last_beat_age_s = 0.3});
+    status.nodes.back().machine = {{"cpu_usage", 37.5}, {"gpu_temperature", 61}};
     status.nodes.push_back({.node = "spare-0", .host = "10.0.0.99", .pid = 5099, .state = "spare", .last_beat_age_s = 0.4});
     if (shape_.incidents)
       status.nodes.push_back({.node = "node-9", .host = "10.0.0.9", .state = "evicted", .reason = "hung twice within an hour"});

@@ -66,6 +66,29 @@ TEST(Terminal, StepLinesStandUnderTheirHeadings) {
   EXPECT_EQ(lines[2], "train      10/400     3.2000      0.000          0     12.3 s          0       -         -    90.1 k          -");
 }
 
+TEST(Terminal, ABusyMachineIsToldOnceAndMarkedUntilItIsQuiet) {
+  const auto step = [](int64_t number, std::optional<double> taken) {
+    return StepReport{.step = number, .mfu = 0.25, .taken_by_others = taken};
+  };
+  const auto lines = lines_of(shown(
+      {RunStart{.steps = 9}, step(1, std::nullopt), step(2, 0.04), step(3, 0.5), step(4, std::nullopt), step(5, 0.6), step(6, 0.01)}));
+  ASSERT_EQ(lines.size(), 8u);
+  EXPECT_THAT(lines[3],
+              ::testing::AllOf(StartsWith("busy          3/9  other programs took 50.0 % of the run's cores"), HasSubstr("MFU with a *")));
+  for (const size_t quiet : {1, 2, 7}) EXPECT_THAT(lines[quiet], HasSubstr("  25.0%  "));
+  for (const size_t busy : {4, 5, 6}) EXPECT_THAT(lines[busy], HasSubstr(" 25.0%*  "));
+}
+
+TEST(Terminal, AStepThatBeatsThePeakSaysSo) {
+  RunStart start{.steps = 100};
+  start.peak_flops_per_second = 200e9;
+  StepReport fast{.step = 7, .mfu = 1.0};
+  fast.peak_flops_per_second = 250e9;
+  const auto lines = lines_of(shown({start, StepReport{.step = 1, .mfu = 0.5}, fast}, {.log_every = 10}));
+  ASSERT_EQ(lines.size(), 3u) << "said of a step that has no line, too";
+  EXPECT_EQ(lines[2], "peak        7/100  faster than the measured peak of 200 GFLOP/s: MFU is a share of 250 GFLOP/s from here on");
+}
+
 TEST(Terminal, ABatchThatGrows) {
   const auto lines =
       lines_of(shown({RunStart{.steps = 100}, BatchGrowth{.step = 40, .batch = 32, .batch_before = 16, .critical_batch_tokens = 21'500}}));

@@ -180,7 +180,8 @@ TEST(Inventory, AddsPartsAndCarriesTheirErrors) {
 // A run of 4 steps that stopped after 3, went on from 2, and waited between two processes.
 class RunOfEvents {
  public:
-  explicit RunOfEvents(bool meters, int64_t ranks = 1) : meters_(meters), ranks_(ranks) {
+  explicit RunOfEvents(bool meters, int64_t ranks = 1, double peak = 1000, double taken = 0)
+      : meters_(meters), ranks_(ranks), peak_(peak), taken_(taken) {
     start(1, 0);
     for (int step = 1; step <= 3; ++step) one_step(step, step * 10.0);
     start(2, 1000);
@@ -204,7 +205,7 @@ class RunOfEvents {
     generation_ = generation;
     observe::RunStart start{.name = "tiny", .processor = "P", .device = "cpu", .threads = 1, .world_size = ranks_, .flops_per_token = 50.0};
     start.host = "h0";
-    start.peak_flops_per_second = 1000;
+    start.peak_flops_per_second = peak_;
     start.memory_bytes = 8'000'000'000;
     start.cores = 4;
     if (meters_) start.energy_meters = "RAPL package-0";
@@ -214,11 +215,13 @@ class RunOfEvents {
     observe::StepReport report{.step = step, .tokens_per_second = 10, .milliseconds = 8000, .model_flops_per_second = 500};
     report.processor_milliseconds = 20'000;  // 2 of the 4 cores
     if (meters_) report.energy_joules = 360;
+    if (taken_ > 0 && step % 2 == 0) report.taken_by_others = taken_;
     add(report, at_s);
   }
   TemporaryFolder folder_;
   bool meters_;
   int64_t ranks_;
+  double peak_, taken_;
   int64_t generation_ = 1;
   std::string text_;
 };
@@ -245,6 +248,27 @@ TEST(RunFootprint, ModelsWhatNoMeterCounted) {
   EXPECT_GT(f.energy_it_kwh.relative(), 0.3) << "the watts of a core are a guess";
   EXPECT_THAT(RunOfEvents(false).section(), HasSubstr("modelled, not measured"));
   EXPECT_THAT(RunOfEvents(true).section(), HasSubstr("measured by the machine"));
+}
+
+// 500 FLOP/s with one of four cores: whatever was measured, the machine has 2,000.
+TEST(RunFootprint, NoShareIsAboveOne) {
+  const Footprint f = RunOfEvents(true, 4, /*peak=*/100).footprint();
+  EXPECT_DOUBLE_EQ(f.input.peak, 500);
+  EXPECT_DOUBLE_EQ(f.input.mfu, 1);
+  EXPECT_DOUBLE_EQ(RunOfEvents(true, 1, 0).footprint().input.mfu, 0) << "an unknown peak stays unknown";
+}
+
+TEST(RunFootprint, ABusyMachineIsAnAssumption) {
+  for (const bool meters : {true, false}) {
+    const RunOfEvents busy(meters, 1, 1000, 0.25);
+    const auto& rows = busy.footprint().input.assumptions;
+    const auto row = std::ranges::find(rows, "taken_by_others", &Sourced::name);
+    ASSERT_NE(row, rows.end());
+    EXPECT_DOUBLE_EQ(row->value.value, 0.25);
+    EXPECT_THAT(row->source, HasSubstr("other programs took"));
+    const auto quiet = RunOfEvents(meters, 1, 1000, 0.04).footprint().input.assumptions;
+    EXPECT_EQ(std::ranges::find(quiet, "taken_by_others", &Sourced::name), quiet.end());
+  }
 }
 
 // Of several machines: as many devices, the first's joules for each of them, or by what each told of its own power.

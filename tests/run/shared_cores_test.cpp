@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/machine/cores.h"
+#include "base/process/process.h"
 #include "base/threads/parallel.h"
 #include "comm/threads/run_ranks.h"
 
@@ -34,11 +35,28 @@ TEST(SharedCores, AllRanksKnowTheSamePeak) {
       const MeasuredPeak peak = measured_peak(&world, at::kCPU);
       EXPECT_GT(peak.profile.gemm_fp32, 0);
       EXPECT_GT(peak.profile.measured_at, 0);
+      ASSERT_TRUE(peak.here);
+      EXPECT_EQ(peak.here->processes, std::vector<int64_t>{process_id()}) << "ranks are threads of one process";
+      EXPECT_EQ(peak.here->cores, allowed_cores());
       if (threads() == 1) {
         EXPECT_EQ(peak.times, std::min(static_cast<double>(size), cores));
       }
     });
   }
+}
+
+TEST(SharedCores, TheRunOnTheFirstMachineIsAllItsProcessesThere) {
+  const RankCores first{.threads = 1, .cores = {0, 1}, .process = 10, .process_space = 5, .boot = 1};
+  RankCores beside = first, elsewhere = first, contained = first;
+  beside.process = 11, beside.machine = 3, beside.cores = {1, 2};  // in a container of its own
+  elsewhere.process = 10, elsewhere.boot = 2, elsewhere.process_space = 6;
+  contained.process = 1, contained.process_space = 7;
+  const auto run = run_on_first_machine(std::vector{first, elsewhere, beside});
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->processes, (std::vector<int64_t>{10, 11}));
+  EXPECT_EQ(run->cores, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(run->wanted, 2);
+  EXPECT_FALSE(run_on_first_machine(std::vector{first, contained})) << "number 1 is another process there";
 }
 
 TEST(SharedCores, AllowedCoresAreThoseThatMayBeUsed) {

@@ -23,7 +23,8 @@ class Profile : public ::testing::Test {
   Profile() { ::setenv("LONGHAUL_CACHE", folder_.path().c_str(), 1); }
   ~Profile() override { ::unsetenv("LONGHAUL_CACHE"); }
   fs::path file() const {
-    for (const auto& entry : fs::directory_iterator(folder_ / "machine-profile")) return entry.path();
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder_ / "machine-profile", none)) return entry.path();
     return {};
   }
   json kept() const { return json::parse(read_text(file())); }
@@ -74,6 +75,26 @@ TEST_F(Profile, OfABusyMachineIsMeasuredAgainWhenItIsAnHourOld) {
   profile["measured_at"] = wall_time_s() - 3700;
   keep(profile);
   EXPECT_FALSE(measured_profile().from_cache);
+}
+
+// A step of training that was faster than the benchmark. Nothing is measured here: the file is as an earlier start has left it.
+TEST_F(Profile, ARateThatWasReachedIsKept) {
+  raise_profile("fp32", 1e15);
+  EXPECT_TRUE(file().empty()) << "no profile: the first measurement makes one";
+  measured_profile();
+  json profile = kept();
+  const auto rates = [](const MachineProfile& of) { return std::vector<double>{of.gemm_fp32, of.gemm_bf16, of.gemm_fp64}; };
+  profile["gemm_fp32"] = 5e9, profile["gemm_bf16"] = 8e9, profile["gemm_fp64"] = 2e9;
+  keep(profile);
+  raise_profile("fp64", 1e9);
+  EXPECT_THAT(rates(measured_profile()), ::testing::ElementsAre(5e9, 8e9, 2e9)) << "a lower rate";
+  raise_profile("fp64", 3e9);
+  raise_profile("fp32", 7e9);
+  EXPECT_THAT(rates(measured_profile()), ::testing::ElementsAre(7e9, 8e9, 3e9));
+  raise_profile("fp32", 9e9);
+  EXPECT_THAT(rates(measured_profile()), ::testing::ElementsAre(9e9, 9e9, 3e9)) << "bf16 is widened: it is at least as fast";
+  raise_profile("bf16", 12e9);
+  EXPECT_THAT(rates(measured_profile()), ::testing::ElementsAre(9e9, 12e9, 3e9));
 }
 
 }  // namespace

@@ -120,16 +120,16 @@ TEST_F(TrainerLoop, EachStepHasItsOwnLearningRate) {
 
 TEST_F(TrainerLoop, MfuIsWhatFlopsTimeAndPeakMakeIt) {
   TrainerOptions with = options();
-  with.flops_per_token = 3e6;
-  with.flops_per_token_full_attention = 5e6;
-  with.peak_flops_per_second = 2e9;
+  with.flops_per_token = {.causal = 3e6, .full_attention = 5e6};
+  with.peak_flops_per_second = 2e18;  // beyond what a step of this task can be counted to do
   start(with);
   for (const auto& step : events<observe::StepReport>()) {
     const double tokens_per_second = 10 / (step.milliseconds / 1000);
     EXPECT_NEAR(step.tokens_per_second, tokens_per_second, 1e-9 * tokens_per_second);
     EXPECT_NEAR(*step.model_flops_per_second, 3e6 * tokens_per_second, 1e-3 * tokens_per_second);
-    EXPECT_NEAR(*step.mfu, 3e6 * tokens_per_second / 2e9, 1e-12 * tokens_per_second);
-    EXPECT_NEAR(*step.mfu_full_attention, 5e6 * tokens_per_second / 2e9, 1e-12 * tokens_per_second);
+    EXPECT_NEAR(*step.mfu, 3e6 * tokens_per_second / 2e18, 1e-21 * tokens_per_second);
+    EXPECT_NEAR(*step.mfu_full_attention, 5e6 * tokens_per_second / 2e18, 1e-21 * tokens_per_second);
+    EXPECT_EQ(step.taken_by_others, std::nullopt) << "nobody looked";
   }
 }
 

@@ -52,11 +52,19 @@ void write_secret(const std::filesystem::path& path, const std::string& text, bo
   }
 }
 
-constexpr std::string_view kDriverWord = "driver ";
+constexpr std::string_view kDriverWord = "driver ", kNodeWord = "node ";
+constexpr size_t kMostName = 256;
 
 struct SecretFile {
-  std::string secret, driver;
+  std::string secret, driver, node;
 };
+
+std::string text_of(const SecretFile& file) {
+  std::string text = to_hex(file.secret) + "\n";
+  if (!file.driver.empty()) text += fmt::format("{}{}\n", kDriverWord, to_hex(file.driver));
+  if (!file.node.empty()) text += fmt::format("{}{}\n", kNodeWord, file.node);
+  return text;
+}
 
 }  // namespace
 
@@ -117,16 +125,27 @@ SecretFile read_secret_file(const std::filesystem::path& path) {
   if (status.st_uid != ::geteuid()) secret_refused(path, "a file of your own", fmt::format("one of user {}", status.st_uid), hint);
   if ((status.st_mode & 077) != 0)
     secret_refused(path, "a file that nobody else may read (mode 0600)", fmt::format("mode {:04o}", status.st_mode & 07777), hint);
-  std::array<char, 4 * kSecretBytes + kDriverWord.size() + 3> text{};
+  std::array<char, 4 * kSecretBytes + kDriverWord.size() + kNodeWord.size() + kMostName + 4> text{};
   const ssize_t count = ::read(file.value, text.data(), text.size());
   const std::string_view all(text.data(), static_cast<size_t>(std::max<ssize_t>(0, count)));
-  const std::string_view digits = all.substr(0, all.find('\n'));
-  std::string_view second = all.substr(std::min(digits.size() + 1, all.size()));
-  if (second.ends_with('\n')) second.remove_suffix(1);
-  SecretFile found{.secret = from_hex(digits), .driver = ""};
-  if (second.starts_with(kDriverWord)) found.driver = from_hex(second.substr(kDriverWord.size()));
+  std::string_view rest = all;
+  const auto next_line = [&] {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    return line;
+  };
+  SecretFile found{.secret = from_hex(next_line()), .driver = "", .node = ""};
+  bool good = found.secret.size() == kSecretBytes;
+  if (rest.starts_with(kDriverWord)) {
+    found.driver = from_hex(next_line().substr(kDriverWord.size()));
+    good = good && found.driver.size() == kSecretBytes;
+  }
+  if (rest.starts_with(kNodeWord)) {
+    found.node = next_line().substr(kNodeWord.size());
+    good = good && !found.node.empty() && found.node.size() <= kMostName;
+  }
   // The contents are not shown, because they may be most of a secret.
-  if (found.secret.size() != kSecretBytes || (!second.empty() && found.driver.size() != kSecretBytes))
+  if (!good || !rest.empty())
     secret_refused(path, "64 hexadecimal digits, and the driver's key below them", fmt::format("{} bytes that are not", all.size()), hint);
   return found;
 }
@@ -135,11 +154,18 @@ SecretFile read_secret_file(const std::filesystem::path& path) {
 
 std::string read_secret(const std::filesystem::path& path) { return read_secret_file(path).secret; }
 std::string read_driver_key(const std::filesystem::path& path) { return read_secret_file(path).driver; }
+std::string read_node_name(const std::filesystem::path& path) { return read_secret_file(path).node; }
 
 void tell_driver_key(const std::filesystem::path& path, std::string_view key) {
-  const SecretFile found = read_secret_file(path);
+  SecretFile found = read_secret_file(path);
   if (found.driver == key) return;
-  write_secret(path, fmt::format("{}\n{}{}\n", to_hex(found.secret), kDriverWord, to_hex(key)), true);
+  found.driver = key;
+  write_secret(path, text_of(found), true);
+}
+
+void write_node_secret(const std::filesystem::path& path, std::string_view secret, std::string_view driver_key, std::string_view node) {
+  LONGHAUL_ASSERT(!node.empty() && node.size() <= kMostName && node.find('\n') == std::string_view::npos, "a node without a usable name");
+  write_secret(path, text_of({.secret = std::string(secret), .driver = std::string(driver_key), .node = std::string(node)}), true);
 }
 
 std::string read_or_make_secret(const std::filesystem::path& path) {

@@ -145,7 +145,10 @@ class FromOutside {
       launched_.wait();
       do_before_it_is_typed_again(drill, run_);
       launched_.start();
-      until_trained_by_another(process_of(status.at("driver")));
+      until(kStatus_s, [&] {
+        const auto now = status_of(run_);
+        return now && next_fault_may_come(drill, mark.generation, *now);
+      });
     }
     return true;
   }
@@ -189,13 +192,6 @@ class FromOutside {
       cluster_->silence(mark.node);
       until_given_up(mark.node, kHalfOpen_s);
     }
-  }
-  // A driver that has lost its journal starts the ranks anew: a drill that meets the old ones would miss them.
-  void until_trained_by_another(pid_t driver) const {
-    until(kStatus_s, [&] {
-      const auto status = status_of(run_);
-      return status && process_of(status->at("driver")) != driver && status->value("state", "") == "TRAIN";
-    });
   }
   void until_given_up(const std::string& node, double limit_s) const {
     until(limit_s, [&] {

@@ -129,4 +129,8 @@ void do_before_it_is_typed_again(const Drill& drill, const fs::path& run) {
   if (drill.kind == "journal lost") fs::rename(journal, fs::path(journal) += fmt::format(".{}", drill.step));
 }
 
+bool next_fault_may_come(const Drill& drill, int64_t generation, const json& status) {
+  return drill.kind != "journal lost" || status.at("generation").get<int64_t>() > generation;
+}
+
 }  // namespace longhaul::bench

@@ -45,9 +45,13 @@ void Saver::write(SaveResult& result, const Snapshot& snapshot, storage::Manifes
     return write_snapshot(files_, snapshot, options_.folder / folder, writers_.rank(), writers_.size());
   });
   const std::string committed = writers_.first("commit", [&] {
+    result.bytes = 0;  // of an earlier try that met a full disk
     for (size_t from = 0; from < reports.size(); ++from) {
-      for (const auto& report : reports[from])
-        writer->add(storage::file_report_from_json(report, fmt::format("the report of rank {}", from)));
+      for (const auto& report : reports[from]) {
+        storage::FileReport file = storage::file_report_from_json(report, fmt::format("the report of rank {}", from));
+        result.bytes += file.file.bytes;
+        writer->add(std::move(file));
+      }
     }
     manifest.world = writers_.size();
     return writer->commit(std::move(manifest)).filename().string();

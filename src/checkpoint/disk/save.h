@@ -41,6 +41,7 @@ struct SaveResult {
   double blocking_milliseconds = 0;  // how long save() blocked its caller
   double writing_seconds = 0;        // how long writing took while training continued
   int64_t begin_ns = 0, end_ns = 0;  // begin and end of the writing
+  int64_t bytes = 0;                 // rank 0: of all ranks' files
   // set: the checkpoint does not exist, or (self_test) it cannot be read back.
   std::optional<Error> failure;
   // Rank 0: failures after the commit: updating `latest`, removing old checkpoints.

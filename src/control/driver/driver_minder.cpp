@@ -45,7 +45,7 @@ std::vector<MinderPeer> DriverService::minder_peers() const {
 
 void DriverService::on_minder(const MinderAlert& alert) {
   log_warning("driver: {}: {}", alert.node, alert.text);
-  events_->write(observe::Alarm{.kind = "minder", .message = fmt::format("{}: {}", alert.node, alert.text)});
+  events_->write(observe::Alarm{.kind = "minder", .message = fmt::format("{}: {}", alert.node, alert.text), .metric = alert.metric});
   if (!options_.replace_slow) return;
   feed(Suspected{.report = {.kind = "slow", .device = alert.metric, .text = alert.text}, .node = alert.node});
 }

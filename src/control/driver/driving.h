@@ -48,6 +48,7 @@ class Driving {
     // Generation and rank of every process that the node still has.
     std::set<std::pair<int64_t, int64_t>> running;
     bool evidence_due = false;
+    std::map<std::string, double> machine;  // its last sample
   };
   struct Rank {
     enum class State { kStarting, kRunning, kEnded, kLost };

@@ -106,6 +106,7 @@ void Driving::say_what_was_found(const NodeHello& hello) {
 
 void Driving::hear(const std::string& name, const NodeBeat& beat) {
   nodes_[name].hello.free_port = beat.free_port;
+  nodes_[name].machine = beat.machine;
   nodes_[name].running = running_of(beat.running);
   newest_seen_ = std::max(newest_seen_, beat.generation);
   if (beat.generation == ledger_.generation) learn_of_ranks(name, beat.running, beat.ended);

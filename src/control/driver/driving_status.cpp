@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "control/driver/driving.h"
 #include "control/wire/record.h"
@@ -18,6 +21,12 @@ nlohmann::ordered_json incident_json(const IncidentRecord& record) {
     if (!value.is_null()) known[name] = value;
   }
   return known;
+}
+
+// To four digits: the status of a thousand ranks must fit into a frame.
+std::map<std::string, double> rounded(std::map<std::string, double> values) {
+  for (auto& [name, value] : values) value = std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr);
+  return values;
 }
 
 }  // namespace
@@ -58,6 +67,7 @@ nlohmann::ordered_json Driving::status(double now_s) const {
                              {"reason", record.reason},
                              {"slots", record.slots},
                              {"leaving", record.leaving}});
+    if (known && !node->second.machine.empty()) json["nodes"].back()["machine"] = rounded(node->second.machine);
   }
 
   json["ranks"] = nlohmann::ordered_json::array();
@@ -82,6 +92,7 @@ nlohmann::ordered_json Driving::status(double now_s) const {
     if (std::isfinite(beat.gradient_norm)) of_rank["gradient_norm"] = beat.gradient_norm;
     of_rank["tokens"] = beat.tokens;
     of_rank["resident_bytes"] = beat.resident_bytes;
+    if (beat.device_bytes > 0) of_rank["device_bytes"] = beat.device_bytes;
     of_rank["step_seconds"] = beat.step_seconds;
     of_rank["phase_seconds"] = record_to_json(beat.phase_seconds);
     if (rank.exited) of_rank["status"] = rank.exited->status;

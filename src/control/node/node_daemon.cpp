@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/machine/machine.h"
 #include "base/net/network.h"
+#include "base/net/secret.h"
 #include "base/process/process.h"
 #include "base/text/json.h"
 #include "base/text/text.h"
@@ -50,10 +51,11 @@ struct NodeDaemon::Asked {
   std::atomic<bool> ready = false;  // set when its contents are complete
 };
 
-NodeDaemon::NodeDaemon(NodeOptions options)
-    : options_(std::move(options)), children_(loop_), keys_(node_keys(options_.secret)), alone_since_ns_(monotonic_ns()) {
+NodeDaemon::NodeDaemon(NodeOptions options) : options_(std::move(options)), children_(loop_), alone_since_ns_(monotonic_ns()) {
+  if (options_.name.empty()) options_.name = read_node_name(options_.secret);
   // The engine's name of this machine, so that it can be asked for a replacement.
   if (options_.name.empty()) options_.name = variable("SLURMD_NODENAME").value_or(machine().host);
+  keys_ = node_keys(options_.secret, options_.name);
 }
 
 NodeDaemon::~NodeDaemon() = default;
@@ -162,7 +164,11 @@ void NodeDaemon::send(const NodeMessage& message) {
 
 void NodeDaemon::beat() {
   if (!channel_ || !channel_->is_open() || !host_) return;
-  send(NodeBeat{.generation = host_->generation(), .free_port = port_for_ranks(), .running = host_->running(), .ended = host_->ended()});
+  send(NodeBeat{.generation = host_->generation(),
+                .free_port = port_for_ranks(),
+                .running = host_->running(),
+                .ended = host_->ended(),
+                .machine = sampler_ ? sampler_->last() : std::map<std::string, double>()});
 }
 
 void NodeDaemon::look_for_news() {

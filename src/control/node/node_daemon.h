@@ -31,9 +31,10 @@ namespace longhaul::control {
 
 struct NodeOptions {
   std::string driver;            // HOST:PORT, or a file that holds it (RUN/control/address)
-  std::filesystem::path secret;  // the file of the secret
-  std::string name;              // the node's name in the run; empty: Slurm's name of it, else the host's name
-  int64_t slots = 1;             // number of ranks that it can hold
+  std::filesystem::path secret;  // the file of the job's secret, or of this node's own key
+  // The node's name in the run; empty: the one of its key, else Slurm's name of it, else the host's name.
+  std::string name;
+  int64_t slots = 1;  // number of ranks that it can hold
   bool spare = false;
   bool shares_machine = false;  // with other nodes of the run: samples then cover its own ranks only
   double patience_s = 600;

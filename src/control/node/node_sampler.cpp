@@ -32,6 +32,7 @@ struct NodeSampler::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<int64_t> processes;
+  std::map<std::string, double> last;
   bool ending = false;
   // Only the thread uses these.
   std::optional<detect::SampleRingWriter> ring;
@@ -82,13 +83,24 @@ void NodeSampler::State::sample(const std::vector<int64_t>& running) {
   if (!ring) return;
   try {
     const double time_s = wall_time_s();
-    ring->write(time_s, options.owner.ranks_alone ? sampler->next(running) : sampler->next());
+    const detect::SampleValues values = options.owner.ranks_alone ? sampler->next(running) : sampler->next();
+    ring->write(time_s, values);
+    std::map<std::string, double> named;
+    for (size_t metric = 0; metric < values.size(); ++metric) {
+      if (!std::isnan(values[metric])) named[std::string(detect::metrics()[metric].name)] = static_cast<double>(values[metric]);
+    }
+    const std::lock_guard lock(mutex);
+    last = std::move(named);
   } catch (const std::exception& error) {
     failed(error);
   }
 }
 
 void NodeSampler::State::finish() {
+  {
+    const std::lock_guard lock(mutex);
+    last.clear();
+  }
   if (!ring) return;
   try {
     ring->end(wall_time_s());
@@ -129,6 +141,11 @@ void NodeSampler::ranks_run(std::vector<int64_t> processes) {
     if (!begins_or_ends) return;
   }
   state_->changed.notify_all();
+}
+
+std::map<std::string, double> NodeSampler::last() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->last;
 }
 
 }  // namespace longhaul::control

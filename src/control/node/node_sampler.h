@@ -12,7 +12,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/threads/leavable_worker.h"
@@ -31,6 +33,8 @@ class NodeSampler {
   explicit NodeSampler(NodeSamplerOptions options);
   ~NodeSampler();
   void ranks_run(std::vector<int64_t> processes);
+  // The last sample by the names of its metrics, those that have a value; empty while no ranks run.
+  std::map<std::string, double> last() const;
 
  private:
   struct State;

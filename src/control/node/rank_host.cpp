@@ -82,6 +82,7 @@ RankBeat beat_of(const observe::RankProgress& now) {
                 .gradient_norm = now.gradient_norm,
                 .tokens = now.tokens,
                 .resident_bytes = now.resident_bytes,
+                .device_bytes = now.device_bytes,
                 .step_seconds = now.step_seconds,
                 .error = rank_error_of(now)};
   const auto& call = now.collective;

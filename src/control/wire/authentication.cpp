@@ -1,5 +1,6 @@
 #include "control/wire/authentication.h"
 
+#include "base/files/file.h"
 #include "base/net/cipher.h"
 #include "base/net/secret.h"
 #include "base/text/json.h"
@@ -9,7 +10,7 @@
 namespace longhaul::control {
 namespace {
 
-constexpr int64_t kProtocol = 2;
+constexpr int64_t kProtocol = 3;
 constexpr size_t kChallengeBytes = 32;
 constexpr JsonRules kHandshakeRules{
     .code = ExitCode::kCommunication, .what = "a greeting that cannot be read", .depth = 2, .string_bytes = 512};
@@ -20,6 +21,10 @@ std::string number_in(const JsonView& greeting, const char* name) {
   if (bytes.size() != kChallengeBytes)
     throw Error({.code = ExitCode::kCommunication, .what = "a greeting that cannot be read", .expected = "numbers of 32 bytes"});
   return bytes;
+}
+
+std::string what_of(const Identity& peer) {
+  return peer.role == "operator" ? "the job's operators" : fmt::format("the job's node {}", brief(printable(peer.name)));
 }
 
 void append_part(std::string& all, std::string_view part) {
@@ -45,7 +50,38 @@ Keys driver_keys(const std::filesystem::path& control) {
   return keys;
 }
 
-Keys node_keys(const std::filesystem::path& secret) { return {.of_nodes = read_secret(secret), .driver = read_driver_key(secret)}; }
+std::string node_key(std::string_view secret, std::string_view name) {
+  return hmac_sha256(secret, fmt::format("key of the node {}", name));
+}
+
+Keys node_keys(const std::filesystem::path& secret, const std::string& name) {
+  const std::string node = read_node_name(secret);
+  if (!node.empty() && node != name) {
+    throw Error(
+        {.code = ExitCode::kUsage,
+         .what = "the secret is the key of another node",
+         .expected = printable(node),
+         .found = printable(name),
+         .where = secret.string(),
+         .hint = fmt::format("--name {}, or a key of its own: longhaul launch key RUN {}", shell_quoted(node), shell_quoted(name))});
+  }
+  const std::string found = read_secret(secret);
+  return {.own = node.empty() ? node_key(found, name) : found, .driver = read_driver_key(secret)};
+}
+
+void write_node_key(const std::filesystem::path& control, const std::string& name, const std::filesystem::path& file) {
+  if (name.empty() || name.size() > 64 || printable(name) != name) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "no name for a node",
+                 .expected = "1 to 64 printable bytes",
+                 .found = brief(printable(name)),
+                 .where = "NODE"});
+  }
+  make_folders(control);
+  std::filesystem::permissions(control, std::filesystem::perms::owner_all);
+  const Keys keys = driver_keys(control);
+  write_node_secret(file, node_key(keys.of_nodes, name), keys.driver, name);
+}
 
 Keys operator_keys(const std::filesystem::path& control) {
   const std::filesystem::path file = control / "operator-secret";
@@ -68,9 +104,11 @@ Handshake::Handshake(Keys keys, Identity self, bool listens)
   (listens_ ? driver_half_ : peer_half_) = public_exchange_key(own_exchange_);
 }
 
-const std::string& Handshake::secret() const {
+std::string Handshake::secret() const {
   const Identity& peer = listens_ ? peer_ : self_;
-  return peer.role == "operator" ? keys_.of_operators : keys_.of_nodes;
+  if (peer.role == "operator") return keys_.of_operators;
+  if (!listens_ && !keys_.own.empty()) return keys_.own;
+  return keys_.of_nodes.empty() ? "" : node_key(keys_.of_nodes, peer.name);
 }
 
 void Handshake::exchange(std::string_view theirs) {
@@ -188,7 +226,7 @@ Handshake::Step Handshake::on_claim(std::string_view message) {
   exchange(peer_half_);
   const bool known = peer_.role == "node" || peer_.role == "operator";
   if (!known || secret().empty() || !equal_in_constant_time(claim.at("proof").string(), prove(peer_.role)))
-    return refuse(ExitCode::kUsage, known ? fmt::format("the secret is not that of the job's {}s", peer_.role) : "an unknown role", false);
+    return refuse(ExitCode::kUsage, known ? fmt::format("the secret is not that of {}", what_of(peer_)) : "an unknown role", false);
   if (peer_.job != self_.job) return refuse(ExitCode::kUsage, "the node belongs to another run", true);
   if (peer_.generation > self_.generation)
     return refuse(ExitCode::kFenced, fmt::format("generation {} has begun; this driver is of {}", peer_.generation, self_.generation),

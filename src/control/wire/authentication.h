@@ -1,10 +1,10 @@
 // Authentication: how two processes of one job prove their identity to each other, and how their messages are
-// encrypted. Each role has a key of its own (Keys): nodes share one secret, operators another, and only the
-// driver can sign. No key is ever sent. The listening side sends a challenge and half of a key exchange
+// encrypted. Each node has a key of its own, which is derived from the job's secret and its name; operators
+// have another key (Keys), and only the driver can sign. No key is ever sent. The listening side sends a challenge and half of a key exchange
 // (X25519). The connecting side answers with its own challenge and half, and a proof: the HMAC-SHA256, with
 // its role's secret, of all that both have sent and of the identity that it claims. The driver answers with a
-// proof by the same secret and with its signature (Ed25519) of the same text. So a node can act neither as
-// the driver of another node nor as an operator, although all nodes have the same secret. The keys of the two
+// proof by the same secret and with its signature (Ed25519) of the same text. So whoever has the key of one
+// node alone can act neither as another node, nor as its driver, nor as an operator. The keys of the two
 // directions are derived from the exchange and the secret. Nobody else can read the messages that follow, and
 // a message that is changed, repeated, left out or reordered ends the connection (AES-256-GCM with the
 // message's number).
@@ -26,18 +26,25 @@ inline constexpr size_t kHandshakeLimit = 4096;  // bytes of one handshake messa
 
 // Keys: the keys of the job that a process has, as bytes; an empty one is missing. Their files are in
 // RUN/control:
-//   secret           of the nodes, copied to each; it also holds the public half of the driver's key
+//   secret           of the job, from which the keys of all nodes are derived; it also holds the public half of
+//                    the driver's key. A copy of it makes any node; a file of write_node_key makes only one
 //   operator-secret  of the operators, who may ask for the state of a run and for evictions; likewise
 //   driver-key       of the driver alone
 struct Keys {
   std::string of_nodes, of_operators;
+  std::string own;      // of one node; where it is missing, it is derived from of_nodes
   std::string signing;  // the driver's own private key
   std::string driver;   // public half; a process without it takes that of the first driver with the secret
 };
 // Reads the existing files, else makes new keys; files of an older format are converted.
 Keys driver_keys(const std::filesystem::path& control);
-Keys node_keys(const std::filesystem::path& secret);
+// `secret`: a copy of the job's secret, or the node's own key. Error (64) if it is the key of another node.
+Keys node_keys(const std::filesystem::path& secret, const std::string& name);
 Keys operator_keys(const std::filesystem::path& control);
+
+std::string node_key(std::string_view secret, std::string_view name);
+// Makes the file with which `longhaul node` can be this node and no other.
+void write_node_key(const std::filesystem::path& control, const std::string& name, const std::filesystem::path& file);
 
 // Identity: the part that a process has in the job.
 struct Identity {
@@ -99,7 +106,7 @@ class Handshake {
   std::string prove(std::string_view who) const;
   std::string key(std::string_view direction) const;
   std::string transcript(std::string_view purpose) const;
-  const std::string& secret() const;  // the secret of the connecting side's role
+  std::string secret() const;  // the key of the connecting side; empty: this side does not have it
   void exchange(std::string_view theirs);
 
   Keys keys_;

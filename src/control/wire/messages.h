@@ -73,6 +73,7 @@ struct RankBeat {
   CollectiveBeat collective;
   double loss = 0, gradient_norm = 0;
   int64_t tokens = 0, resident_bytes = 0;
+  int64_t device_bytes = 0;        // of tensors on its device
   double step_seconds = 0;         // of the last step
   observe::Metrics phase_seconds;  // of the last step, by phase
   std::vector<BackgroundBeat> background;
@@ -122,6 +123,8 @@ struct NodeBeat {
   std::vector<RankBeat> running;
   // All of this generation in every message, so that none is lost with a connection.
   std::vector<RankExited> ended;
+  // The last sample of the machine by the names of detect/samples/metrics.h, in their units; empty: none yet.
+  std::map<std::string, double> machine{};
   bool operator==(const NodeBeat&) const = default;
   static constexpr auto fields();
 };
@@ -349,6 +352,7 @@ constexpr auto RankBeat::fields() {
                     observe::Field{"gradient_norm", &R::gradient_norm},
                     observe::Field{"tokens", &R::tokens},
                     observe::Field{"resident_bytes", &R::resident_bytes},
+                    observe::Field{"device_bytes", &R::device_bytes},
                     observe::Field{"step_seconds", &R::step_seconds},
                     observe::Field{"phase_seconds", &R::phase_seconds},
                     observe::Field{"background", &R::background},
@@ -388,7 +392,7 @@ constexpr auto NodeHello::fields() {
 constexpr auto NodeBeat::fields() {
   using N = NodeBeat;
   return std::tuple{observe::Field{"generation", &N::generation}, observe::Field{"free_port", &N::free_port},
-                    observe::Field{"running", &N::running}, observe::Field{"ended", &N::ended}};
+                    observe::Field{"running", &N::running}, observe::Field{"ended", &N::ended}, observe::Field{"machine", &N::machine}};
 }
 constexpr auto HealthReport::fields() {
   using H = HealthReport;

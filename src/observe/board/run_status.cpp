@@ -34,6 +34,7 @@ constexpr auto RankStatus::fields() {
                     Field{"gradient_norm", &T::gradient_norm},
                     Field{"tokens", &T::tokens},
                     Field{"resident_bytes", &T::resident_bytes},
+                    Field{"device_bytes", &T::device_bytes},
                     Field{"step_seconds", &T::step_seconds},
                     Field{"phase_seconds", &T::phase_seconds}};
 }
@@ -44,7 +45,8 @@ constexpr auto NodeStatus::fields() {
                     Field{"pid", &T::pid},
                     Field{"state", &T::state},
                     Field{"last_beat_age_s", &T::last_beat_age_s},
-                    Field{"reason", &T::reason}};
+                    Field{"reason", &T::reason},
+                    Field{"machine", &T::machine}};
 }
 constexpr auto Incident::fields() {
   using T = Incident;

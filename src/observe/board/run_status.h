@@ -40,7 +40,7 @@ struct RankStatus {
   double phase_age_s = 0, beat_age_s = 0, progress_age_s = 0;
   CollectiveStatus collective;  // the last one
   std::optional<double> loss, gradient_norm;
-  int64_t tokens = 0, resident_bytes = 0;
+  int64_t tokens = 0, resident_bytes = 0, device_bytes = 0;
   double step_seconds = 0;
   std::map<std::string, double> phase_seconds;  // of the last step
   static constexpr auto fields();
@@ -51,7 +51,8 @@ struct NodeStatus {
   int64_t pid = 0;
   std::string state;  // active, spare, lost, evicted
   double last_beat_age_s = 0;
-  std::string reason;  // of an eviction or a loss
+  std::string reason;                       // of an eviction or a loss
+  std::map<std::string, double> machine{};  // its last sample, by the names of detect/samples/metrics.h
   static constexpr auto fields();
 };
 

@@ -102,6 +102,11 @@ struct StepReport {
   // Since the last report, including evaluation and saving between: the sum of processor time over cores, and
   // the energy that the machine's meters counted.
   std::optional<double> processor_milliseconds, energy_joules;
+  // The share (0..1) of the run's cores on the first rank's machine that other programs took since this was
+  // told last, at least a second ago.
+  std::optional<double> taken_by_others;
+  // The peak from this step on, which computed faster than the peak that had been measured.
+  std::optional<double> peak_flops_per_second;
   // The time between the first and the last rank's entry into the first call of all ranks after their passes
   // (observe.entry_skew_every).
   std::optional<double> entry_skew_milliseconds;
@@ -175,8 +180,10 @@ struct CompressionBaseline {
 struct CheckpointSaved {
   static constexpr std::string_view kName = "checkpoint";
   int64_t step = 0;
-  std::string path;                  // relative to the run folder
-  double blocking_milliseconds = 0;  // how long training was blocked
+  std::string path;                       // relative to the run folder
+  double blocking_milliseconds = 0;       // how long training was blocked
+  std::optional<double> writing_seconds;  // how long writing took while training went on
+  std::optional<int64_t> bytes;           // of all ranks' files
   static constexpr auto fields();
 };
 
@@ -184,7 +191,9 @@ struct Resume {
   static constexpr std::string_view kName = "resume";
   // Step of the checkpoint: the next step is step + 1, and later steps earlier in the file are void.
   int64_t step = 0;
-  std::optional<std::string> source;  // "memory": of nodes; none: the disk
+  std::optional<std::string> source;      // "memory": of nodes; none: the disk
+  std::optional<double> loading_seconds;  // from looking for the checkpoint to the state being in its place
+  std::optional<int64_t> bytes;           // of all ranks' files of the checkpoint
   static constexpr auto fields();
 };
 
@@ -192,6 +201,7 @@ struct Alarm {
   static constexpr std::string_view kName = "alarm";
   std::string kind;  // "disk_full", "events_lost", "loss_spike", …
   std::string message;
+  std::optional<std::string> metric;             // of minder: in which a machine differs from its peers
   std::optional<int64_t> first_step, last_step;  // of events_lost: the steps whose reports are missing; none: no step's is
   static constexpr auto fields();
 };
@@ -361,6 +371,8 @@ constexpr auto StepReport::fields() {
                     Field{"resident_bytes", &S::resident_bytes},
                     Field{"processor_milliseconds", &S::processor_milliseconds},
                     Field{"energy_joules", &S::energy_joules},
+                    Field{"taken_by_others", &S::taken_by_others},
+                    Field{"peak_flops_per_second", &S::peak_flops_per_second},
                     Field{"entry_skew_milliseconds", &S::entry_skew_milliseconds},
                     Field{"skipped", &S::skipped},
                     Field{"epoch", &S::epoch},
@@ -411,12 +423,16 @@ constexpr auto CompressionBaseline::fields() {
 }
 constexpr auto CheckpointSaved::fields() {
   return std::tuple{Field{"step", &CheckpointSaved::step}, Field{"path", &CheckpointSaved::path},
-                    Field{"blocking_milliseconds", &CheckpointSaved::blocking_milliseconds}};
+                    Field{"blocking_milliseconds", &CheckpointSaved::blocking_milliseconds},
+                    Field{"writing_seconds", &CheckpointSaved::writing_seconds}, Field{"bytes", &CheckpointSaved::bytes}};
 }
-constexpr auto Resume::fields() { return std::tuple{Field{"step", &Resume::step}, Field{"source", &Resume::source}}; }
+constexpr auto Resume::fields() {
+  return std::tuple{Field{"step", &Resume::step}, Field{"source", &Resume::source}, Field{"loading_seconds", &Resume::loading_seconds},
+                    Field{"bytes", &Resume::bytes}};
+}
 constexpr auto Alarm::fields() {
-  return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}, Field{"first_step", &Alarm::first_step},
-                    Field{"last_step", &Alarm::last_step}};
+  return std::tuple{Field{"kind", &Alarm::kind}, Field{"message", &Alarm::message}, Field{"metric", &Alarm::metric},
+                    Field{"first_step", &Alarm::first_step}, Field{"last_step", &Alarm::last_step}};
 }
 constexpr auto NonFinite::fields() {
   return std::tuple{Field{"step", &NonFinite::step}, Field{"layer", &NonFinite::layer}, Field{"tensor", &NonFinite::tensor},

@@ -1,8 +1,13 @@
 #include "observe/events/run_history.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "observe/events/event_log.h"
+#include "observe/format.h"
 
 namespace longhaul::observe {
 namespace {
@@ -26,7 +31,9 @@ struct Gather {
   void operator()(const StepReport& step) {
     data.repeated_steps += drop_from(data.steps, step.step);
     data.steps.push_back(step);
+    take_peak();
   }
+  void take_peak() const;
   void operator()(const OuterRound&) {}
   void operator()(const OuterEvery&) {}
   void operator()(const BatchGrowth& growth) { data.growths.push_back(growth); }
@@ -58,7 +65,44 @@ struct Gather {
   void operator()(const End& end) { data.end = end; }
 };
 
+// Streams of earlier versions do not say that a step was faster than the peak: their shares above 1 do.
+void Gather::take_peak() const {
+  if (!data.start || !data.start->peak_flops_per_second) return;
+  const double before = *data.start->peak_flops_per_second;
+  const StepReport& last = data.steps.back();
+  const double share = std::max(last.mfu.value_or(0), last.hfu.value_or(0));
+  const double peak = last.peak_flops_per_second ? *last.peak_flops_per_second : before * share;
+  if (!(peak > before)) return;
+  const auto is_of = [&](const StepReport& step) {  // its shares are of the peak so far
+    if (!step.mfu || !step.model_flops_per_second) return false;
+    return std::abs(*step.model_flops_per_second - *step.mfu * before) <= 1e-3 * *step.model_flops_per_second;
+  };
+  for (StepReport& step : data.steps) {
+    if (!is_of(step)) continue;
+    for (auto each : {&StepReport::mfu, &StepReport::mfu_full_attention, &StepReport::hfu}) {
+      if (step.*each) *(step.*each) *= before / peak;
+    }
+  }
+  data.start->peak_flops_per_second = peak;
+}
+
 }  // namespace
+
+std::optional<double> taken_by_others(const std::vector<StepReport>& steps) {
+  double taken_ms = 0, told_ms = 0, since_ms = 0;
+  for (const StepReport& step : steps) {
+    since_ms += step.milliseconds;
+    if (!step.taken_by_others) continue;
+    taken_ms += *step.taken_by_others * since_ms;
+    told_ms += std::exchange(since_ms, 0);
+  }
+  return told_ms > 0 ? std::optional(taken_ms / told_ms) : std::nullopt;
+}
+
+std::string others_text(std::optional<double> share) {
+  if (!share || *share < kTakenByOthers) return "";
+  return fmt::format("other programs took {} of the run's cores", percent(*share));
+}
 
 std::optional<double> metric(const Metrics& metrics, const std::string& name) {
   const auto found = metrics.find(name);

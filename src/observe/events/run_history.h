@@ -1,6 +1,7 @@
 // The events of a run, collected for a page or a comparison: the state that counts in the end. Steps done
 // again after a resume replace the earlier record, and so do evaluations; all checkpoints, resumes and alarms
-// are kept.
+// are kept. If a step has raised the machine's peak, the shares (MFU, HFU) of the process's earlier steps are
+// those of the raised peak too, so that all can be compared and none is above 1.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,12 @@ std::set<std::string> metric_names(const std::vector<Record>& records) {
   }
   return names;
 }
+
+// Below this share of the run's cores, what other programs take is not worth a word.
+inline constexpr double kTakenByOthers = 0.05;
+// The mean share of the run's cores that other programs took in the steps that count; none: it was not measured.
+std::optional<double> taken_by_others(const std::vector<StepReport>& steps);
+std::string others_text(std::optional<double> share);  // "other programs took 48 % of the run's cores", or empty
 
 void take(RunHistory& history, const Event& event);     // adds the next event of the stream
 RunHistory read_run(const std::filesystem::path& run);  // a run folder or an events.jsonl

@@ -89,6 +89,8 @@ std::string tiles(const RunHistory& run) {
     if (std::isfinite(mfu) && std::isfinite(full)) share += fmt::format("<br>{} with full attention counted", percent(full));
     const double hardware = median(column(run, [](const StepReport& s) { return s.hfu.value_or(std::nan("")); }));
     if (std::isfinite(hardware) && hardware != mfu) share += fmt::format("<br>{} with recomputation counted (HFU)", percent(hardware));
+    const std::string others = others_text(taken_by_others(run.steps));
+    if (!others.empty()) share += "<br>" + others + ": faster without";
     html += tile("Speed", compact(median(column(run, [](const StepReport& s) { return s.tokens_per_second; }))), "tokens/s", share);
     double spent_ms = 0;
     for (const StepReport& step : run.steps) spent_ms += std::isfinite(step.milliseconds) ? step.milliseconds : 0;
@@ -290,6 +292,7 @@ std::string environment(const RunHistory& run) {
       {"threads", count_text(s.threads)},
       {"memory", s.memory_bytes ? bytes_text(*s.memory_bytes) : ""},
       {"measured peak", peak},
+      {"beside", others_text(taken_by_others(run.steps))},
       {"precision", s.dtype},
       {"seed", fmt::to_string(s.seed)},
       {"recipe hash", s.recipe_hash},

@@ -100,7 +100,10 @@ std::string live_tiles(const RunView& run) {
     if (!evaluations.empty() && evaluations.back().bits_per_byte)
       held = fixed(*evaluations.back().bits_per_byte, 4) + " bits/byte held out";
     html += live_tile("Loss", fixed(last.loss, 4), "", held);
-    html += live_tile("Speed", compact(last.tokens_per_second), "tokens/s", last.mfu ? percent(*last.mfu) + " of the peak" : "");
+    std::string beside = last.mfu ? percent(*last.mfu) + " of the peak" : "";
+    const std::string others = others_text(run.taken_by_others());
+    if (!others.empty()) beside += (beside.empty() ? "" : "; ") + others;
+    html += live_tile("Speed", compact(last.tokens_per_second), "tokens/s", beside);
     const auto skew = run.entry_skew_s();
     html += live_tile("Step", milliseconds_text(run.seconds_a_step() * 1000), "",
                       "gradient norm " + fixed(last.grad_norm, 3) +

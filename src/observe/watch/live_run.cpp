@@ -117,6 +117,12 @@ std::optional<double> RunView::entry_skew_s() const {
   }
   return std::nullopt;
 }
+std::optional<double> RunView::taken_by_others() const {
+  for (size_t i = history.steps.size(); i-- > 0;) {
+    if (const auto& share = history.steps[i].taken_by_others) return share;
+  }
+  return std::nullopt;
+}
 double RunView::effective_ratio() const { return status && status->effective_ratio ? *status->effective_ratio : time.ratio(); }
 std::optional<double> RunView::effective_ratio_hour() const { return status ? status->effective_ratio_hour : std::nullopt; }
 double RunView::checkpoint_interval_s() const {
@@ -234,6 +240,8 @@ void LiveRun::take_event(std::string_view line) {
   } else if (const auto* saved = std::get_if<CheckpointSaved>(&event->body)) {
     view_.time.checkpoint += saved->blocking_milliseconds * 1e-3;
     view_.checkpoint_word = word;
+  } else if (const auto* resumed = std::get_if<Resume>(&event->body)) {
+    view_.loaded = *resumed;
   } else if (const auto* bad = std::get_if<NonFinite>(&event->body)) {
     view_.troubles.push_back({now, event->common.rank, "not finite",
                               fmt::format("step {}: {} of {}, first in {}", bad->step, bad->phase, bad->layer, bad->tensor)});
@@ -260,6 +268,7 @@ void LiveRun::take_other(std::string_view line) {
   const auto number = [&](const char* key) { return object.contains(key) && object[key].is_number() ? object[key].get<double>() : 0.0; };
   const std::string kind = text("kind");
   ++view_.totals.alarms[kind];
+  if (kind == "minder") ++view_.totals.minder[text("metric").empty() ? "unknown" : text("metric")];
   if (kind == "rollback" || kind == "spike_rollback") ++view_.totals.rollbacks;
   if (kind.starts_with("corruption") || kind == "silent_corruption") ++view_.totals.corruptions;
   view_.troubles.push_back({number("wall_time"), static_cast<int64_t>(number("rank")), kind, text("message")});

@@ -65,6 +65,7 @@ struct Totals {  // Sums over all processes of the run that only grow: steps tha
   double data_wait_seconds = 0;
   StepTimes step_times;
   std::map<std::string, int64_t> alarms;  // by kind
+  std::map<std::string, int64_t> minder;  // alerts of Minder by the metric in which a machine differs
 };
 
 // LastWord: when something was last reported, by the clock of the writer and by the clock of the reader. The
@@ -101,7 +102,8 @@ struct RunView {
   std::map<std::pair<std::string, std::string>, CallUse> calls;
   // Of the driver's status, of rank 0's events, of checkpoints.
   LastWord status_word, event_word, checkpoint_word;
-  double disk_free_ratio = 1;  // of the file system of the run folder
+  std::optional<Resume> loaded;  // the last checkpoint that was read
+  double disk_free_ratio = 1;    // of the file system of the run folder
   int64_t damaged_lines = 0;
 
   bool has_driver() const { return status.has_value(); }
@@ -110,9 +112,10 @@ struct RunView {
   int64_t planned_steps() const;
   int64_t generation() const;
   int64_t world() const;
-  double seconds_a_step() const;               // median of the last 50
-  std::optional<double> entry_skew_s() const;  // from the last step that measured it
-  double effective_ratio() const;              // the driver's figure, or the one computed from events
+  double seconds_a_step() const;                  // median of the last 50
+  std::optional<double> entry_skew_s() const;     // from the last step that measured it
+  std::optional<double> taken_by_others() const;  // likewise: of the run's cores, by other programs
+  double effective_ratio() const;                 // the driver's figure, or the one computed from events
   std::optional<double> effective_ratio_hour() const;
   double checkpoint_interval_s() const;  // median time between checkpoints; 0: there are fewer than two
   StateText state() const;

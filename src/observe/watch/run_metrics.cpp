@@ -19,6 +19,18 @@ constexpr std::array<std::string_view, 16> kStates = {"INIT",    "RENDEZVOUS", "
 
 double as_double(int64_t value) { return static_cast<double>(value); }
 
+// A model with experts reports these statistics of its routers in every step (model/context.h).
+void add_experts(OpenMetrics& metrics, const StepReport& last, const MetricLabels& job) {
+  if (const auto busiest = metric(last.metrics, "router/busiest_over_mean"))
+    metrics
+        .gauge("longhaul_moe_load_imbalance_ratio", "ratio",
+               "Tokens of the busiest expert over the mean, of the last step, over all layers.")
+        .add(job, *busiest);
+  if (const auto dropped = metric(last.metrics, "router/dropped_share"))
+    metrics.gauge("longhaul_moe_dropped_ratio", "ratio", "Share of the routers' choices that were dropped in the last step.")
+        .add(job, *dropped);
+}
+
 void add_progress(OpenMetrics& metrics, const RunView& run, const MetricLabels& job) {
   metrics.gauge("longhaul_step", "", "Optimizer steps done.").add(job, as_double(run.step()));
   if (run.planned_steps() > 0)
@@ -43,11 +55,17 @@ void add_progress(OpenMetrics& metrics, const RunView& run, const MetricLabels& 
         .gauge("longhaul_hfu_ratio", "ratio",
                "FLOPs of the last step, what recomputation made a second time among them, over the measured peak.")
         .add(job, *last.hfu);
+  if (const auto share = run.taken_by_others())
+    metrics
+        .gauge("longhaul_taken_by_others_ratio", "ratio",
+               "Share of the run's cores on the first rank's machine that other programs took, when it was last measured.")
+        .add(job, *share);
   if (const auto skew = run.entry_skew_s())
     metrics
         .gauge("longhaul_entry_skew_seconds", "seconds",
                "How far apart the first and the last rank came to the first call of all behind their passes, when it was last measured.")
         .add(job, *skew);
+  add_experts(metrics, last, job);
   if (last.resident_bytes)
     metrics.gauge("longhaul_resident_bytes", "bytes", "Memory of rank 0's process.").add(job, as_double(*last.resident_bytes));
   if (!run.history.evaluations.empty() && run.history.evaluations.back().loss)
@@ -90,9 +108,13 @@ void add_faults(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
   };
   metrics.counter("longhaul_checkpoint_failures", "", "Checkpoints that could not be saved to the disk.")
       .add(job, as_double(told("disk_full") + told("checkpoint_failed")));
+  auto& minder = metrics.counter("longhaul_minder_alerts", "", "Alerts of Minder by the metric in which a machine differs from its peers.");
+  for (const auto& [name, count] : run.totals.minder) minder.add(by("metric", name), as_double(count));
   auto& alarms = metrics.counter("longhaul_alarms", "", "Alarms in the event stream by kind.");
   for (const auto& [kind, count] : run.totals.alarms) alarms.add(by("kind", kind), as_double(count));
 }
+
+void add_checkpoints(OpenMetrics& metrics, const RunView& run, const MetricLabels& job);
 
 void add_time(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
   metrics.gauge("longhaul_ettr_ratio", "ratio", "Effective training time: steps that count over wall time.")
@@ -110,15 +132,38 @@ void add_time(OpenMetrics& metrics, const RunView& run, MetricLabels job) {
     labels.emplace_back("kind", kind);
     lost.add(labels, seconds);
   }
+  add_checkpoints(metrics, run, job);
+}
+
+void add_checkpoints(OpenMetrics& metrics, const RunView& run, const MetricLabels& job) {
+  const auto of_tier = [&](const std::string& tier) {
+    MetricLabels labels = job;
+    labels.emplace_back("tier", tier);
+    return labels;
+  };
+  if (run.loaded && run.loaded->loading_seconds) {
+    metrics
+        .gauge("longhaul_checkpoint_load_seconds", "seconds", "How long reading the last checkpoint that was read took, of the first rank.")
+        .add(of_tier(run.loaded->source.value_or("disk")), *run.loaded->loading_seconds);
+  }
+  if (run.loaded && run.loaded->bytes) {
+    metrics.gauge("longhaul_checkpoint_load_bytes", "bytes", "Size of the last checkpoint that was read, of all ranks.")
+        .add(of_tier(run.loaded->source.value_or("disk")), as_double(*run.loaded->bytes));
+  }
   if (run.history.checkpoints.empty()) return;
-  MetricLabels disk = job;
-  disk.emplace_back("tier", "disk");
+  const MetricLabels disk = of_tier("disk");
+  const CheckpointSaved& saved = run.history.checkpoints.back();
+  if (saved.writing_seconds) {
+    metrics.gauge("longhaul_checkpoint_persist_seconds", "seconds", "How long writing the last checkpoint took while training went on.")
+        .add(disk, *saved.writing_seconds);
+  }
+  if (saved.bytes)
+    metrics.gauge("longhaul_checkpoint_bytes", "bytes", "Size of the last checkpoint, of all ranks.").add(disk, as_double(*saved.bytes));
   metrics.gauge("longhaul_checkpoint_blocking_seconds", "seconds", "How long training stood still for the last checkpoint.")
-      .add(job, run.history.checkpoints.back().blocking_milliseconds * 1e-3);
+      .add(job, saved.blocking_milliseconds * 1e-3);
   metrics.gauge("longhaul_checkpoint_last_success_timestamp_seconds", "seconds", "When the last checkpoint was saved, Unix time.")
       .add(disk, run.checkpoint_word.said);
-  metrics.gauge("longhaul_checkpoint_last_step", "", "Step of the last checkpoint.")
-      .add(disk, as_double(run.history.checkpoints.back().step));
+  metrics.gauge("longhaul_checkpoint_last_step", "", "Step of the last checkpoint.").add(disk, as_double(saved.step));
   if (run.checkpoint_interval_s() > 0)
     metrics.gauge("longhaul_checkpoint_interval_seconds", "seconds", "Median time between checkpoints.")
         .add(job, run.checkpoint_interval_s());
@@ -171,6 +216,14 @@ void add_ranks(OpenMetrics& metrics, const RunView& run, const MetricLabels& job
   metrics.gauge("longhaul_ranks_running", "", "Ranks that run.")
       .add(job, as_double(std::ranges::count(run.status->ranks, "running", &RankStatus::state)));
   metrics.gauge("longhaul_ranks", "", "Ranks of the run.").add(job, as_double(static_cast<int64_t>(run.status->ranks.size())));
+  auto& samples = metrics.gauge("longhaul_node_sample", "", "Last sample of a node's machine in the units of its metric.");
+  for (const NodeStatus& node : run.status->nodes) {
+    for (const auto& [name, value] : node.machine) {
+      MetricLabels labels = job;
+      labels.insert(labels.end(), {{"node", node.node}, {"metric", name}});
+      samples.add(labels, value);
+    }
+  }
   metrics.gauge("longhaul_status_age_seconds", "seconds", "Since the driver wrote its status.").add(job, run.status_age());
 }
 

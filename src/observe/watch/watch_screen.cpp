@@ -83,6 +83,7 @@ void add_numbers(Screen& screen, const RunView& run) {
                   grouped(last.tokens_per_second), milliseconds_text(run.seconds_a_step() * 1000), percent(run.effective_ratio()));
   if (last.mfu) line += "   MFU " + percent(*last.mfu);
   if (last.hfu && last.hfu != last.mfu) line += "   HFU " + percent(*last.hfu);
+  if (const std::string others = others_text(run.taken_by_others()); !others.empty()) line += "   " + others;
   if (const auto skew = run.entry_skew_s()) line += fmt::format("   ranks {} apart", milliseconds_text(*skew * 1000));
   if (!run.history.checkpoints.empty()) line += fmt::format("   saved at step {}", count_text(run.history.checkpoints.back().step));
   screen.line(line);

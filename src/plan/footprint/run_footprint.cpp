@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "observe/events/event_log.h"
+#include "observe/events/run_history.h"
 #include "plan/footprint/carbon_hours.h"
 #include "plan/hardware.h"
 
@@ -28,6 +30,8 @@ struct Gathered {
   std::map<int64_t, Step> steps;         // the ones that count
   Step spent;                            // all that were done
   double processor_s = 0, covered_s = 0, joules = 0, metered_s = 0;
+  double fastest = 0;                             // FLOP/s that a step reached: no peak is lower
+  double taken = 0, taken_of_s = 0, since_s = 0;  // cores' share of others · seconds that it was told of; seconds not told of yet
   int64_t last_report_ns = 0;
 
   void add(const observe::Event& event) {
@@ -45,16 +49,22 @@ struct Gathered {
     const double per_token = start && start->flops_per_token ? *start->flops_per_token : 0;
     step.flops = report.model_flops_per_second ? *report.model_flops_per_second * step.seconds : per_token * step.tokens;
     steps[report.step] = step;
+    fastest = std::max({fastest, report.model_flops_per_second.value_or(0), report.peak_flops_per_second.value_or(0)});
+    since_s += step.seconds;
+    if (report.taken_by_others) {
+      taken += *report.taken_by_others * since_s;
+      taken_of_s += std::exchange(since_s, 0);
+    }
     spent.seconds += step.seconds;
     spent.flops += step.flops;
-    const double since_s = static_cast<double>(now_ns - std::exchange(last_report_ns, now_ns)) * 1e-9;
+    const double reported_s = static_cast<double>(now_ns - std::exchange(last_report_ns, now_ns)) * 1e-9;
     if (report.processor_milliseconds) {
       processor_s += *report.processor_milliseconds * 1e-3;
-      covered_s += since_s;
+      covered_s += reported_s;
     }
     if (report.energy_joules) {
       joules += *report.energy_joules;
-      metered_s += since_s;
+      metered_s += reported_s;
     }
   }
   double allocated_s() const {
@@ -167,7 +177,8 @@ Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& 
                                 : fmt::format("{:g} cores of {}", cores, start.processor);
     // The whole machine is used up, so its peak is that of all cores, however few the run had.
     const double used = static_cast<double>(start.threads) * world;
-    input.peak = start.peak_flops_per_second.value_or(0) * std::max(1.0, cores * machines / std::max(1.0, used));
+    const double measured = start.peak_flops_per_second.value_or(0), peak = measured > 0 ? std::max(measured, gathered.fastest) : 0;
+    input.peak = peak * std::max(1.0, cores * machines / std::max(1.0, used));
     input.energy_kwh = of_all_machines(modelled_processor(gathered, seconds, cores, ranks, input), start.host, assumptions.machines);
     const Uncertain kg = processor_embodied_kg(static_cast<double>(start.memory_bytes.value_or(0)));
     input.embodied.die = Sourced{"embodied_die_kg", kg, kProcessorEmbodiedSource};
@@ -177,6 +188,12 @@ Footprint run_footprint(const std::filesystem::path& run, const RunAssumptions& 
     input.level = EnergyLevel::kMeasured;
     input.energy_kwh = of_all_machines(metered(gathered, seconds), start.host, assumptions.machines);
     input.assumptions.clear();
+  }
+  if (gathered.taken_of_s > 0 && gathered.taken / gathered.taken_of_s >= observe::kTakenByOthers) {
+    input.assumptions.push_back({"taken_by_others",
+                                 {gathered.taken / gathered.taken_of_s, 0},
+                                 "measured: the share of the run's cores that other programs took; without them time, energy and lives "
+                                 "would be less, and the utilisation higher"});
   }
   if (input.peak > 0) input.mfu = useful.flops / (input.peak * useful.seconds);
   if (assumptions.carbon_hours) {

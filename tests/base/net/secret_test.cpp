@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/files/file.h"
 #include "base/files/temporary_folder.h"
 
 namespace longhaul {
@@ -89,6 +90,28 @@ TEST(Secret, RefusedFiles) {
     std::ofstream(folder / "text") << text;
     ::chmod((folder / "text").c_str(), 0600);
     expect_refused("text", "64 hexadecimal digits");
+  }
+}
+
+TEST(Secret, ANodesOwnKeyNamesIt) {
+  const TemporaryFolder folder;
+  const std::string secret(32, 's'), key(32, 'k');
+  write_node_secret(folder / "a", secret, key, "rack 2");
+  EXPECT_EQ(read_text(folder / "a"), to_hex(secret) + "\ndriver " + to_hex(key) + "\nnode rack 2\n");
+  EXPECT_EQ(read_secret(folder / "a"), secret);
+  EXPECT_EQ(read_driver_key(folder / "a"), key);
+  EXPECT_EQ(read_node_name(folder / "a"), "rack 2");
+  tell_driver_key(folder / "a", std::string(32, 'n'));
+  EXPECT_EQ(read_node_name(folder / "a"), "rack 2") << "another driver's key leaves the name";
+  write_node_secret(folder / "a", key, "", "b");
+  EXPECT_EQ(read_node_name(folder / "a"), "b");
+  EXPECT_EQ(read_driver_key(folder / "a"), "");
+  read_or_make_secret(folder / "job");
+  EXPECT_EQ(read_node_name(folder / "job"), "");
+  for (const std::string damaged : {"\nnode \n", "\nnode a\nmore\n", "\nnodes a\n", "\nnode a\ndriver 00\n"}) {
+    write_text_atomically(folder / "damaged", to_hex(secret) + damaged);
+    std::filesystem::permissions(folder / "damaged", std::filesystem::perms(0600));
+    EXPECT_THROW(read_node_name(folder / "damaged"), Error) << damaged;
   }
 }
 
