@@ -171,12 +171,18 @@ ReadRecord read_row(const nlohmann::json& row, const std::string& where) {
   const nlohmann::ordered_json game = game_data(row, where);
   try {
     read.given = read.task->from_reference != nullptr ? read.task->from_reference(game) : nlohmann::json(game["metadata"]);
+    const PublicAnswer* compared = public_answer_of(read.task->key);
+    if (compared != nullptr && !read.given.contains(compared->own_key)) {
+      read.compared = compared;
+      read.right = read_public_answer(*compared, game.contains("answer") ? nlohmann::json(game["answer"]) : nlohmann::json());
+    }
   } catch (const Error& error) {
     ErrorFields fields = error.fields();
     fields.where = where + (fields.where.empty() ? "" : ", " + fields.where);
     throw Error(fields);
   }
   read.answer = answer_text(game, row);
+  if (read.answer.empty()) read.answer = read.right;
   return read;
 }
 
@@ -190,10 +196,15 @@ nlohmann::ordered_json generator_object(const ReadRecord& record) {
           {"gpt_response", ""}};
 }
 
+Verdict verdict_on_payload(const ReadRecord& record, std::string_view payload) {
+  if (record.compared != nullptr) return verdict_by(*record.compared, record.right, payload);
+  return record.task->verify(record.given, payload);
+}
+
 Verdict verdict_on(const ReadRecord& record, std::string_view response) {
   const std::optional<std::string> payload = payload_of(response);
   if (!payload) return {VerdictCode::kNoPayload, "no text between the tags <answer> and </answer>"};
-  return record.task->verify(record.given, *payload);
+  return verdict_on_payload(record, *payload);
 }
 
 }  // namespace longhaul::puzzles

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "puzzles/maker.h"
+#include "puzzles/public_answers.h"
 
 namespace longhaul::puzzles {
 
@@ -30,6 +31,9 @@ struct ReadRecord {
   nlohmann::json given;            // as the verifier of the task reads it
   std::string answer;              // that the row holds; empty: none
   nlohmann::ordered_json columns;  // all that we know of, in their order; those of ours that the row lacks are missing
+  // Of a public record that holds no puzzle: how its answers are compared, and with which. Then `given` is what it holds instead.
+  const PublicAnswer* compared = nullptr;
+  std::string right = {};
 };
 // A line of JSON: a row, or what a public generator writes, which does not tell its task: then `of_generator`
 // does.
@@ -40,6 +44,8 @@ ReadRecord read_game(std::string_view data_source, const std::string& game_data_
 // The object that a public generator would have written: question, answer, difficulty, metadata,
 // gpt_response.
 nlohmann::ordered_json generator_object(const ReadRecord& record);
+// On an answer without tags and shell (engine/answers/answer.h).
+Verdict verdict_on_payload(const ReadRecord& record, std::string_view payload);
 // On all that was answered to it, tags included.
 Verdict verdict_on(const ReadRecord& record, std::string_view response);
 

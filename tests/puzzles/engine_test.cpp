@@ -30,7 +30,11 @@ TEST(PuzzleAnswer, IsTheLastPairOfTagsAfterTheLastThought) {
 TEST(PuzzleAnswer, LosesTheShellAroundIt) {
   EXPECT_EQ(payload_without_tags("```python\n[[1]]\n```"), "[[1]]");
   EXPECT_EQ(payload_without_tags("first ```1``` then\n```\n2\n```"), "2");
-  EXPECT_EQ(payload_without_tags("It is \\boxed{A,\\text{B}}."), "B");
+  EXPECT_EQ(payload_without_tags("It is \\boxed{A,\\text{B}}."), "A,B");
+  EXPECT_EQ(payload_without_tags("\\boxed{\\text{A},\\text{C}}"), "A,C");
+  EXPECT_EQ(payload_without_tags("\\text{No}"), "No");
+  EXPECT_EQ(payload_without_tags("\\boxed{\\text{a{b}\\text{c}}\\frac{1}{2}}"), "a{b}c\\frac{1}{2}");
+  EXPECT_EQ(payload_without_tags("\\text{A} and \\text{B"), "\\text{A} and \\text{B");
   EXPECT_EQ(payload_without_tags("\\boxed{\\text{A,C}}"), "A,C");
   EXPECT_EQ(payload_without_tags("\\boxed{1} no, \\boxed{2}"), "2");
   EXPECT_EQ(payload_without_tags("\\boxed{1"), "\\boxed{1");

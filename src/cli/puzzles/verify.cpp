@@ -104,7 +104,7 @@ class Judgement {
     if (record.answer.empty()) return {puzzles::VerdictCode::kNoPayload, "the file holds no answer to it"};
     const std::optional<std::string> payload = puzzles::payload_without_tags(record.answer);
     if (!payload) return {puzzles::VerdictCode::kNoPayload, "the answer is too long"};
-    return record.task->verify(record.given, *payload);
+    return puzzles::verdict_on_payload(record, *payload);
   }
 };
 

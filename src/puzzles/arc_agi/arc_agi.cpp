@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/text/json.h"
@@ -47,9 +48,26 @@ NumberGrid drawn_input(const KnobValues& knobs, bool panels, Draw& draw) {
   return grid;
 }
 
+// A tile of two to six cells that repeats, with a rectangle of it hidden.
+NumberGrid drawn_mosaic(const KnobValues& knobs, Draw& draw) {
+  const int64_t least = std::max<int64_t>(3, knobs["side"] * 2 / 3);
+  NumberGrid grid(draw.between(least, knobs["side"]), draw.between(least, knobs["side"])), tile(draw.between(1, 2), draw.between(2, 3));
+  for (int64_t& cell : tile.cells) cell = draw.between(1, 9);
+  for (int64_t r = 0; r < grid.rows; ++r) {
+    for (int64_t c = 0; c < grid.columns; ++c) grid.at(r, c) = tile.at(r % tile.rows, c % tile.columns);
+  }
+  const int64_t height = draw.between(1, (grid.rows + 1) / 2), width = draw.between(1, (grid.columns + 1) / 2);
+  const int64_t top = draw.between(0, grid.rows - height), left = draw.between(0, grid.columns - width);
+  for (int64_t r = top; r < top + height; ++r) {
+    for (int64_t c = left; c < left + width; ++c) grid.at(r, c) = 0;
+  }
+  return grid;
+}
+
 // None: a rule says nothing of the input, or changes nothing.
 std::optional<Pair> drawn_pair(const std::vector<const Rule*>& sequence, const KnobValues& knobs, Draw& draw) {
-  Pair pair{.input = drawn_input(knobs, sequence[0]->name.starts_with("panels"), draw)};
+  const std::string& first = sequence[0]->name;
+  Pair pair{.input = first == "mosaic" ? drawn_mosaic(knobs, draw) : drawn_input(knobs, first.starts_with("panels"), draw)};
   NumberGrid now = pair.input;
   for (const Rule* rule : sequence) {
     std::optional<NumberGrid> next = rule->apply(now);
@@ -94,7 +112,7 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 
 NumberGrid colours_of(const nlohmann::json& json, std::string_view what) {
   NumberGrid grid = number_grid(json, fmt::format("{} of {}", what, kKey), kLongestSide);
-  if (std::ranges::any_of(grid.cells, [](int64_t cell) { return cell < 0 || cell > 9; })) refuse_given(kKey, "colours from 0 to 9");
+  if (std::ranges::any_of(grid.cells, [](int64_t cell) { return cell < 0 || cell > 9; })) refuse_given(kKey, "colours from 0 to 9", json);
   return grid;
 }
 
@@ -139,6 +157,31 @@ Demonstrated read_given(const nlohmann::json& given) {
   return puzzle;
 }
 
+Puzzle varied(const Puzzle& puzzle, Draw& draw) {
+  Demonstrated now = read_given(puzzle.given);
+  std::array<int64_t, 9> colours{};
+  std::iota(colours.begin(), colours.end(), 1);
+  draw.shuffle(colours);
+  const uint64_t turns = draw.below(4), mirrored = draw.below(2);
+  draw.shuffle(now.train);
+  if (const uint64_t test = draw.below(now.train.size() + 1); test < now.train.size()) std::swap(now.train[test], now.test);
+  const auto change = [&](NumberGrid& grid) {
+    for (int64_t& cell : grid.cells) cell = cell == 0 ? 0 : colours[static_cast<size_t>(cell - 1)];
+    for (uint64_t turn = 0; turn < turns; ++turn) {
+      NumberGrid next(grid.columns, grid.rows);
+      for (int64_t r = 0; r < grid.rows; ++r) {
+        for (int64_t c = 0; c < grid.columns; ++c) next.at(c, grid.rows - 1 - r) = grid.at(r, c);
+      }
+      grid = std::move(next);
+    }
+    for (int64_t r = 0; mirrored != 0 && r < grid.rows; ++r)
+      std::reverse(grid.cells.begin() + r * grid.columns, grid.cells.begin() + (r + 1) * grid.columns);
+  };
+  for (Pair& pair : now.train) change(pair.input), change(pair.output);
+  change(now.test.input), change(now.test.output);
+  return {.given = given_of(now), .solution = grid_payload(now.test.output)};
+}
+
 std::vector<Puzzle> read_public_file(const std::string& text, const std::string& where) {
   constexpr JsonRules kRules = {.code = ExitCode::kData,
                                 .what = "unusable ARC file",
@@ -162,6 +205,7 @@ std::vector<Puzzle> read_public_file(const std::string& text, const std::string&
 
 const TaskEntry kTask = {.key = "arc_agi",
                          .title = "ARC: apply the rule that demonstrations show",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

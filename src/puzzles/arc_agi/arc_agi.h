@@ -21,6 +21,9 @@ struct Demonstrated {
 Demonstrated read_given(const nlohmann::json& given);
 // Of ARC's JSON: a puzzle for each test of the file. Tests without an output are an error (kData) that names `where`.
 std::vector<Puzzle> read_public_file(const std::string& text, const std::string& where);
+// Another puzzle of the same rule: turned and mirrored, its colours renamed (0 stays), its demonstrations in another order, one of them with the
+// test's place. Whether a test is still decided by the others is the file's matter, as it is of its own test.
+Puzzle varied(const Puzzle& puzzle, Draw& draw);
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 
 extern const TaskEntry kTask;

@@ -80,6 +80,64 @@ NumberGrid with_rays(const NumberGrid& grid, int64_t dr, int64_t dc) {
   return out;
 }
 
+// In the four diagonal directions; none where rays of two colours meet, as nothing shows which of them wins.
+MaybeGrid with_diagonal_rays(const NumberGrid& grid) {
+  NumberGrid out = grid;
+  for (const auto& [dr, dc] : {std::pair<int64_t, int64_t>{1, 1}, {1, -1}, {-1, 1}, {-1, -1}}) {
+    const NumberGrid rays = with_rays(grid, dr, dc);
+    for (size_t cell = 0; cell < out.cells.size(); ++cell) {
+      if (rays.cells[cell] == 0) continue;
+      if (out.cells[cell] != 0 && out.cells[cell] != rays.cells[cell]) return std::nullopt;
+      out.cells[cell] = rays.cells[cell];
+    }
+  }
+  return out;
+}
+
+// Empty areas that do not reach the border take the colour of the cells around them, where that is one.
+MaybeGrid filled_by_walls(const NumberGrid& grid) {
+  NumberGrid empty(grid.rows, grid.columns), out = grid;
+  for (size_t cell = 0; cell < grid.cells.size(); ++cell) empty.cells[cell] = grid.cells[cell] == 0 ? 1 : 0;
+  for (const Object& area : objects_of(empty)) {
+    if (touches_border(empty, area)) continue;
+    std::set<int64_t> walls;
+    for (const size_t cell : area.cells) {
+      const int64_t row = static_cast<int64_t>(cell) / grid.columns, column = static_cast<int64_t>(cell) % grid.columns;
+      for (const Direction& way : kDirections) walls.insert(grid.at(row + way.dr, column + way.dc));
+    }
+    walls.erase(0);
+    if (walls.size() > 1) return std::nullopt;
+    for (const size_t cell : area.cells) out.cells[cell] = *walls.begin();
+  }
+  return out;
+}
+
+// The colours of one period of a mosaic; none where cells that should be alike differ, or nothing is seen of one.
+MaybeGrid mosaic_tile(const NumberGrid& grid, int64_t rows, int64_t columns) {
+  NumberGrid tile(rows, columns);
+  for (int64_t r = 0; r < grid.rows; ++r) {
+    for (int64_t c = 0; c < grid.columns; ++c) {
+      int64_t& known = tile.at(r % rows, c % columns);
+      if (grid.at(r, c) == 0) continue;
+      if (known != 0 && known != grid.at(r, c)) return std::nullopt;
+      known = grid.at(r, c);
+    }
+  }
+  return std::ranges::find(tile.cells, 0) == tile.cells.end() ? MaybeGrid(tile) : std::nullopt;
+}
+
+// Empty cells of a mosaic, which repeats the smallest tile that it can be made of, are restored.
+MaybeGrid restored_mosaic(const NumberGrid& grid) {
+  for (int64_t cells = 2; cells <= 9; ++cells) {
+    for (int64_t rows = 1; rows <= cells; ++rows) {
+      if (cells % rows != 0 || rows * 2 > grid.rows || cells / rows * 2 > grid.columns) continue;
+      const MaybeGrid tile = mosaic_tile(grid, rows, cells / rows);
+      if (tile) return made(grid.rows, grid.columns, [&](int64_t r, int64_t c) { return tile->at(r % tile->rows, c % tile->columns); });
+    }
+  }
+  return std::nullopt;
+}
+
 // Empty cells that no path of empty cells joins to the border.
 MaybeGrid filled_inside(const NumberGrid& grid, int64_t colour) {
   NumberGrid empty(grid.rows, grid.columns);
@@ -92,7 +150,7 @@ MaybeGrid filled_inside(const NumberGrid& grid, int64_t colour) {
   return out;
 }
 
-// Two cells of one colour in a row or a column with nothing but empty cells between them are joined.
+// Two cells of one colour in a row or a column with nothing but empty cells between them are joined; none where lines of two colours would cross.
 MaybeGrid joined_points(const NumberGrid& grid) {
   NumberGrid out = grid;
   for (int64_t r = 0; r < grid.rows; ++r) {
@@ -102,7 +160,10 @@ MaybeGrid joined_points(const NumberGrid& grid) {
         int64_t y = r + dr, x = c + dc;
         while (grid.holds(y, x) && grid.at(y, x) == 0) y += dr, x += dc;
         if (!grid.holds(y, x) || grid.at(y, x) != grid.at(r, c)) continue;
-        for (int64_t v = r + dr, u = c + dc; v != y || u != x; v += dr, u += dc) out.at(v, u) = grid.at(r, c);
+        for (int64_t v = r + dr, u = c + dc; v != y || u != x; v += dr, u += dc) {
+          if (out.at(v, u) != 0 && out.at(v, u) != grid.at(r, c)) return std::nullopt;
+          out.at(v, u) = grid.at(r, c);
+        }
       }
     }
   }
@@ -130,6 +191,21 @@ std::optional<Object> extreme_object(const NumberGrid& grid, bool largest) {
   });
   if (objects[0].cells.size() == objects[1].cells.size()) return std::nullopt;
   return objects[0];
+}
+
+// The only object of its colour, where every other colour has two objects at least.
+std::optional<Object> odd_object(const NumberGrid& grid) {
+  std::array<std::vector<Object>, 10> by_colour;
+  for (Object& object : objects_of(grid)) {
+    const int64_t colour = grid.cells[object.cells[0]];
+    if (std::ranges::any_of(object.cells, [&](size_t cell) { return grid.cells[cell] != colour; })) return std::nullopt;
+    by_colour[static_cast<size_t>(colour)].push_back(std::move(object));
+  }
+  const auto is_alone = [](const std::vector<Object>& objects) { return objects.size() == 1; };
+  const auto alone = std::ranges::find_if(by_colour, is_alone);
+  const bool others = std::ranges::any_of(by_colour, [](const std::vector<Object>& objects) { return objects.size() > 1; });
+  if (std::ranges::count_if(by_colour, is_alone) != 1 || !others) return std::nullopt;
+  return (*alone)[0];
 }
 
 MaybeGrid objects_where(const NumberGrid& grid, bool (*wanted)(const NumberGrid& grid, const Object& object)) {
@@ -198,16 +274,7 @@ void add_with_directions(std::vector<Rule>& all) {
     all.push_back(
         {fmt::format("rays {}", way.name), [way](const NumberGrid& grid) -> MaybeGrid { return with_rays(grid, way.dr, way.dc); }});
   }
-  all.push_back({"diagonal rays", [](const NumberGrid& grid) -> MaybeGrid {
-                   NumberGrid out = grid;
-                   for (const auto& [dr, dc] : {std::pair<int64_t, int64_t>{1, 1}, {1, -1}, {-1, 1}, {-1, -1}}) {
-                     const NumberGrid rays = with_rays(grid, dr, dc);
-                     for (size_t cell = 0; cell < out.cells.size(); ++cell) {
-                       if (out.cells[cell] == 0) out.cells[cell] = rays.cells[cell];
-                     }
-                   }
-                   return out;
-                 }});
+  all.push_back({"diagonal rays", with_diagonal_rays});
 }
 
 void add_with_colours(std::vector<Rule>& all) {
@@ -273,6 +340,12 @@ void add_others(std::vector<Rule>& all) {
   for (int kind = 0; kind < 3; ++kind)
     all.push_back({kKinds[static_cast<size_t>(kind)], [kind](const NumberGrid& grid) { return panels(grid, kind); }});
   all.push_back({"join points", joined_points});
+  all.push_back({"fill between walls", filled_by_walls});
+  all.push_back({"mosaic", restored_mosaic});
+  all.push_back({"crop to odd object", [](const NumberGrid& grid) -> MaybeGrid {
+                   const std::optional<Object> object = odd_object(grid);
+                   return object ? MaybeGrid(cropped(only(grid, {*object}), object->cells)) : std::nullopt;
+                 }});
   all.push_back({"columns by height", columns_by_height});
 }
 

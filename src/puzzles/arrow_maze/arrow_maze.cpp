@@ -191,15 +191,15 @@ NumberGrid read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("maze") || !given["maze"].is_array() || given["maze"].empty() ||
       given["maze"].size() > static_cast<size_t>(kLargestSide) || !given["maze"][0].is_array() || given["maze"][0].empty() ||
       given["maze"][0].size() > static_cast<size_t>(kLargestSide))
-    refuse_given(kTask.key, fmt::format("\"maze\": rows of cells, 1 to {} each way", kLargestSide));
+    refuse_given(kTask.key, fmt::format("\"maze\": rows of cells, 1 to {} each way", kLargestSide), given);
   const nlohmann::json& rows = given["maze"];
   NumberGrid maze(static_cast<int64_t>(rows.size()), static_cast<int64_t>(rows[0].size()));
   size_t at = 0;
   for (const nlohmann::json& row : rows) {
-    if (!row.is_array() || row.size() != rows[0].size()) refuse_given(kTask.key, "rows of one length");
+    if (!row.is_array() || row.size() != rows[0].size()) refuse_given(kTask.key, "rows of one length", row);
     for (const nlohmann::json& each : row) {
       const std::optional<int64_t> cell = each.is_string() ? read_cell(each.get<std::string>()) : std::nullopt;
-      if (!cell) refuse_given(kTask.key, "texts in all cells: a number, an arrow or X");
+      if (!cell) refuse_given(kTask.key, "texts in all cells: a number, an arrow or X", each);
       maze.cells[at++] = *cell;
     }
   }

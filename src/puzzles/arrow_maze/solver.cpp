@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "puzzles/arrow_maze/arrow_maze.h"
+#include "puzzles/engine/bits.h"
 
 namespace longhaul::puzzles::arrow_maze {
 namespace {
@@ -89,7 +90,7 @@ class Search {
     for (size_t cell = 0; cell < may.size(); ++cell) {
       if (maze_.cells[cell] >= 0) continue;
       if (may[cell] == 0) return true;
-      if (!std::has_single_bit(may[cell]) && (best == may.size() || std::popcount(may[cell]) < std::popcount(may[best]))) best = cell;
+      if (!is_single_bit(may[cell]) && (best == may.size() || bit_count(may[cell]) < bit_count(may[best]))) best = cell;
     }
     if (best == may.size()) {
       NumberGrid full = maze_;

@@ -13,8 +13,9 @@
 
 namespace longhaul::puzzles::boolean_expressions {
 
-std::string expression_of(const nlohmann::json& tree, Language language);  // of a tree that is one
-bool value_of(const nlohmann::json& tree);                                 // refuses what is no tree
+// Both refuse what is no tree (tree.h).
+std::string expression_of(const nlohmann::json& tree, Language language);
+bool value_of(const nlohmann::json& tree);
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 extern const TaskEntry kTask;

@@ -1,33 +1,8 @@
 #include "puzzles/boolean_expressions/boolean_expressions.h"
-#include "puzzles/boolean_expressions/facts.h"
+#include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::boolean_expressions {
 namespace {
-
-struct RelationText {
-  std::string_view symbol, english, chinese;
-};
-constexpr RelationText kRelationTexts[] = {{"<", "is less than", "小于"},    {"<=", "is at most", "不大于"},
-                                           {">", "is greater than", "大于"}, {">=", "is at least", "不小于"},
-                                           {"==", "equals", "等于"},         {"!=", "is different from", "不等于"}};
-
-std::string term_text(const nlohmann::json& term) {
-  if (term.is_number_integer()) {
-    const auto number = term.get<int64_t>();
-    return number < 0 ? fmt::format("({})", number) : std::to_string(number);
-  }
-  const std::string text = fmt::format("{} {} {}", term_text(term[1]), term[0].get<std::string>(), term_text(term[2]));
-  return term[0] == "/" ? "(" + text + ")" : text;
-}
-
-std::string relation_text(const nlohmann::json& tree, Language language) {
-  const auto symbol = tree[1].get<std::string>();
-  if (!tree[2].get<bool>()) return symbol;
-  for (const RelationText& text : kRelationTexts) {
-    if (text.symbol == symbol) return std::string(language == Language::kChinese ? text.chinese : text.english);
-  }
-  return symbol;
-}
 
 const PromptParts& english() {
   static const PromptParts parts = {
@@ -69,25 +44,10 @@ const PromptParts& chinese() {
 
 }  // namespace
 
-std::string expression_of(const nlohmann::json& tree, Language language) {
-  if (tree.is_boolean()) return tree.get<bool>() ? "True" : "False";
-  const auto kind = tree[0].get<std::string>();
-  if (kind == "fact") return sentence_of({tree[1].get<int64_t>(), tree[2].get<int64_t>(), tree[3].get<int64_t>()}, language);
-  if (kind == "compare") return fmt::format("({}) {} ({})", term_text(tree[3]), relation_text(tree, language), term_text(tree[4]));
-  if (kind == "not") {
-    std::string text;
-    for (int64_t i = 0; i < tree[1].get<int64_t>(); ++i) text += "not ";
-    return text + "(" + expression_of(tree[2], language) + ")";
-  }
-  std::string text;
-  for (size_t i = 1; i < tree.size(); ++i) text += fmt::format("{}({})", i > 1 ? " " + kind + " " : "", expression_of(tree[i], language));
-  return text;
-}
-
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
   std::string board;
   char letter = 'A';
-  for (const nlohmann::json& option : given.at("options"))
+  for (const nlohmann::json& option : list_of(member_of(given, "options", kTask.key), 1, 26, "\"options\"", kTask.key))
     board += fmt::format("{}{}. {}", letter == 'A' ? "" : "\n", letter, expression_of(option, language)), ++letter;
   return prompt_of(language == Language::kChinese ? chinese() : english(), board, which);
 }

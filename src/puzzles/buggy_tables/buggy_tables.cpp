@@ -176,7 +176,7 @@ std::optional<int64_t> read_hundredths(std::string_view text) {
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const std::optional<int64_t> wanted = answer_of(read_given(given));
-  if (!wanted) refuse_given(kTask.key, "a query whose value is not half-way between two hundredths");
+  if (!wanted) refuse_given(kTask.key, "a query whose value is not half-way between two hundredths", given);
   const std::optional<int64_t> answer = read_hundredths(payload);
   if (!answer) return {VerdictCode::kUnreadable, "no number with two digits after the point"};
   if (*answer != *wanted) return {VerdictCode::kRuleBroken, fmt::format("{} is not the difference", hundredths_text(*answer))};
@@ -184,6 +184,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
+  (void)read_given(given);              // whole, or refused
   std::vector<std::string> conditions;  // whose order makes no other puzzle
   for (const nlohmann::json& one : given.at("conditions")) conditions.push_back(one.dump());
   std::ranges::sort(conditions);
@@ -194,7 +195,7 @@ std::string canonical(const nlohmann::json& given) {
 size_t number_column_of(const nlohmann::json& json) {
   const std::string& name = text_of(json, "a column", kTask.key);
   const auto found = std::ranges::find(kAllColumns, name, &Column::name);
-  if (found == kAllColumns.end() || !found->has_numbers()) refuse_given(kTask.key, "columns of numbers that our tables have");
+  if (found == kAllColumns.end() || !found->has_numbers()) refuse_given(kTask.key, "columns of numbers that our tables have", json);
   return static_cast<size_t>(found - kAllColumns.begin());
 }
 
@@ -215,7 +216,7 @@ Cells read_row(const nlohmann::json& json) {
 
 void read_fault(const nlohmann::json& fault, Given& puzzle) {
   const auto kind = std::ranges::find(kFaultNames, text_of(member_of(fault, "kind", kTask.key), "\"kind\"", kTask.key));
-  if (kind == kFaultNames.end()) refuse_given(kTask.key, fmt::format("\"kind\": one of {}", fmt::join(kFaultNames, ", ")));
+  if (kind == kFaultNames.end()) refuse_given(kTask.key, fmt::format("\"kind\": one of {}", fmt::join(kFaultNames, ", ")), fault);
   puzzle.fault = static_cast<Fault>(kind - kFaultNames.begin());
   const size_t rows = puzzle.rows.size();
   if (puzzle.fault == Fault::kError) {
@@ -240,14 +241,14 @@ Given read_given(const nlohmann::json& given) {
     puzzle.rows.push_back(read_row(row));
   read_fault(member_of(given, "fault", kTask.key), puzzle);
   const nlohmann::json& flat = member_of(given, "flat", kTask.key);
-  if (!flat.is_boolean()) refuse_given(kTask.key, "\"flat\": true or false");
+  if (!flat.is_boolean()) refuse_given(kTask.key, "\"flat\": true or false", flat);
   puzzle.flat = flat.get<bool>();
-  if (!puzzle.flat && puzzle.fault >= Fault::kAddEndRow) refuse_given(kTask.key, "\"flat\": true, as the fault writes a list");
+  if (!puzzle.flat && puzzle.fault >= Fault::kAddEndRow) refuse_given(kTask.key, "\"flat\": true, as the fault writes a list", flat);
   for (const nlohmann::json& json : list_of(member_of(given, "conditions", kTask.key), 0, 10, "\"conditions\"", kTask.key)) {
     list_of(json, 3, 4, "a condition", kTask.key);
     Condition one{.column = number_column_of(json[0]), .relation = text_of(json[1], "a relation", kTask.key)};
     if (std::ranges::find(kRelations, one.relation) == kRelations.end() || (one.relation == "between") != (json.size() == 4))
-      refuse_given(kTask.key, fmt::format("relations that are one of {}", fmt::join(kRelations, ", ")));
+      refuse_given(kTask.key, fmt::format("relations that are one of {}", fmt::join(kRelations, ", ")), json);
     one.value = integer_of(json[2], 0, 1'000'000, "the value of a condition", kTask.key);
     if (json.size() == 4) one.upper = integer_of(json[3], 0, 1'000'000, "the value of a condition", kTask.key);
     puzzle.conditions.push_back(std::move(one));
@@ -255,7 +256,7 @@ Given read_given(const nlohmann::json& given) {
   const nlohmann::json& query = list_of(member_of(given, "query", kTask.key), 3, 3, "\"query\"", kTask.key);
   puzzle.statistic = text_of(query[0], "a statistic", kTask.key);
   if (std::ranges::find(kStatistics, puzzle.statistic) == kStatistics.end())
-    refuse_given(kTask.key, fmt::format("a statistic that is one of {}", fmt::join(kStatistics, ", ")));
+    refuse_given(kTask.key, fmt::format("a statistic that is one of {}", fmt::join(kStatistics, ", ")), query);
   puzzle.first = number_column_of(query[1]);
   puzzle.second = number_column_of(query[2]);
   return puzzle;

@@ -153,7 +153,9 @@ std::string canonical(const nlohmann::json& given) {
       std::vector<int64_t> cells;
       for (const int64_t cell : cage.cells) cells.push_back(to[static_cast<size_t>(cell)]);
       std::ranges::sort(cells);
-      cages.push_back(fmt::format("{}:{}{}", fmt::join(cells, ","), cage.target, text_of(cage.sign)));
+      std::string& text = cages.emplace_back();
+      for (const int64_t cell : cells) (text += text.empty() ? "" : ",") += std::to_string(cell);
+      ((text += ':') += std::to_string(cage.target)) += text_of(cage.sign);
     }
     std::ranges::sort(cages);
     const std::string text = fmt::format("{};{}", board.side, fmt::join(cages, ";"));
@@ -176,11 +178,11 @@ Cage cage_of(const nlohmann::json& json, int64_t side) {
                                     : std::end(kSigns);
   if (sign == std::end(kSigns) || !has("target") || !json["target"].is_number_integer() || !has("cells") || !json["cells"].is_array() ||
       json["cells"].empty() || static_cast<int64_t>(json["cells"].size()) > side)
-    refuse_given(kTask.key, "regions with \"cells\", \"target\" (a whole number) and \"operator\" (+ - * ÷)");
+    refuse_given(kTask.key, "regions with \"cells\", \"target\" (a whole number) and \"operator\" (+ - * ÷)", json);
   Cage cage{{}, json["target"].get<int64_t>(), *sign};
   for (const nlohmann::json& each : json["cells"]) {
     cage.cells.push_back(place_at(each, side));
-    if (cage.cells.back() < 0) refuse_given(kTask.key, "cells such as \"(1,2)\", inside the grid and counted from 1");
+    if (cage.cells.back() < 0) refuse_given(kTask.key, "cells such as \"(1,2)\", inside the grid and counted from 1", each);
   }
   return cage;
 }
@@ -207,14 +209,15 @@ std::optional<int64_t> made_of(Sign sign, const std::vector<int64_t>& numbers) {
 Board read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("grid_size") || !given["grid_size"].is_number_integer() || !given.contains("regions") ||
       !given["regions"].is_array() || given["grid_size"].get<int64_t>() < 1 || given["grid_size"].get<int64_t>() > kLargestSide)
-    refuse_given(kTask.key, fmt::format("\"grid_size\": 1 to {}, and \"regions\": a list", kLargestSide));
+    refuse_given(kTask.key, fmt::format("\"grid_size\": 1 to {}, and \"regions\": a list", kLargestSide), given);
   Board board{given["grid_size"].get<int64_t>(), {}};
   CellSet covered;
   int64_t cells = 0;
   for (const nlohmann::json& each : given["regions"]) {
     for (const int64_t cell : board.cages.emplace_back(cage_of(each, board.side)).cells) covered.add(cell), ++cells;
   }
-  if (cells != board.side * board.side || covered.count() != cells) refuse_given(kTask.key, "each cell of the grid in one region");
+  if (cells != board.side * board.side || covered.count() != cells)
+    refuse_given(kTask.key, "\"regions\": each cell of the grid in one of them", given["regions"]);
   return board;
 }
 

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "puzzles/calcudoko/calcudoko.h"
+#include "puzzles/engine/bits.h"
 
 namespace longhaul::puzzles::calcudoko {
 namespace {
@@ -15,8 +16,8 @@ class Search {
     for (const Cage& cage : board.cages) {
       cages_.push_back({cage.cells, {}});
       for (const int64_t cell : cage.cells) cage_of_[static_cast<size_t>(cell)] = cages_.size() - 1;
-      std::vector<int64_t> numbers;
-      list_fillings(cage, numbers);
+      Filling filling{};
+      list_fillings(cage, filling, 0, {});
     }
   }
 
@@ -34,18 +35,28 @@ class Search {
     std::vector<Filling> all;
   };
 
-  void list_fillings(const Cage& cage, std::vector<int64_t>& numbers) {
-    if (numbers.size() == cage.cells.size()) {
-      if (made_of(cage.sign, numbers) != cage.target) return;
-      Filling& filling = cages_.back().all.emplace_back();
-      for (size_t i = 0; i < numbers.size(); ++i) filling[i] = static_cast<uint8_t>(numbers[i]);
+  struct Made {  // of the numbers that a filling has so far
+    int64_t sum = 0, product = 1;
+    uint32_t used = 0;
+  };
+  static bool makes_target(const Cage& cage, const Filling& filling, const Made& made) {
+    if (cage.sign == Sign::kSum) return made.sum == cage.target;
+    if (cage.sign == Sign::kProduct) return made.product == cage.target;
+    return made_of(cage.sign, {filling[0], filling[1]}) == cage.target;
+  }
+
+  void list_fillings(const Cage& cage, Filling& filling, size_t count, const Made& made) {
+    if (count == cage.cells.size()) {
+      if (makes_target(cage, filling, made)) cages_.back().all.push_back(filling);
       return;
     }
     for (int64_t number = 1; number <= side_; ++number) {
-      if (std::ranges::find(numbers, number) != numbers.end()) continue;
-      numbers.push_back(number);
-      list_fillings(cage, numbers);
-      numbers.pop_back();
+      const Made next{made.sum + number, made.product * number, made.used | 1U << number};
+      if (next.used == made.used || (cage.sign == Sign::kSum && next.sum > cage.target) ||
+          (cage.sign == Sign::kProduct && cage.target % next.product != 0))
+        continue;
+      filling[count] = static_cast<uint8_t>(number);
+      list_fillings(cage, filling, count + 1, next);
     }
   }
 
@@ -75,19 +86,19 @@ class Search {
     uint16_t alone = 0, once = 0, twice = 0;
     for (int64_t i = 0; i < side_; ++i) {
       const uint16_t own = may[static_cast<size_t>(first + i * by)];
-      if (std::has_single_bit(own)) {
+      if (is_single_bit(own)) {
         if ((alone & own) != 0) return false;
         alone |= own;
       }
       twice |= once & own;
       once |= own;
     }
-    if (std::popcount(once) != side_) return false;
+    if (bit_count(once) != side_) return false;
     const uint16_t only = once & static_cast<uint16_t>(~twice);
     for (int64_t i = 0; i < side_; ++i) {
       const auto cell = static_cast<size_t>(first + i * by);
       const uint16_t own = may[cell], hidden = own & only;
-      if (std::has_single_bit(own)) continue;
+      if (is_single_bit(own)) continue;
       if (!narrow(may, cell, hidden != 0 ? hidden : static_cast<uint16_t>(~alone), changed)) return false;
     }
     return true;
@@ -112,8 +123,8 @@ class Search {
     if (!narrowed(may, changed)) return true;
     size_t best = may.size();
     for (size_t cell = 0; cell < static_cast<size_t>(side_ * side_); ++cell) {
-      const int open = std::popcount(may[cell]);
-      if (open > 1 && (best == may.size() || open < std::popcount(may[best]))) best = cell;
+      const int open = bit_count(may[cell]);
+      if (open > 1 && (best == may.size() || open < bit_count(may[best]))) best = cell;
     }
     if (best == may.size()) {
       NumberGrid grid(side_, side_);

@@ -131,7 +131,7 @@ std::vector<int64_t> counts_at(const nlohmann::json& given, const char* key, int
       !std::ranges::all_of(given[key], [](const nlohmann::json& each) {
         return each.is_number_integer() && each.get<int64_t>() >= 0 && each.get<int64_t>() <= kLargestSide;
       }))
-    refuse_given(kTask.key, fmt::format("\"{}\": {} numbers of tents", key, size));
+    refuse_given(kTask.key, fmt::format("\"{}\": {} numbers of tents", key, size), given);
   return given[key].get<std::vector<int64_t>>();
 }
 
@@ -141,7 +141,7 @@ CellSet Board::trees() const { return cells_with(grid, 'T'); }
 
 Board read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("grid") || !given.contains("row_constraints"))
-    refuse_given(kTask.key, "\"grid\", \"row_constraints\" and \"col_constraints\"");
+    refuse_given(kTask.key, "\"grid\", \"row_constraints\" and \"col_constraints\"", given);
   Board board{letter_grid(given["grid"], "grid", kLargestSide, "TX"), {}, {}};
   board.rows = counts_at(given, "row_constraints", board.grid.rows);
   board.columns = counts_at(given, "col_constraints", board.grid.columns);

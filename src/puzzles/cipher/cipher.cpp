@@ -12,7 +12,7 @@ namespace longhaul::puzzles::cipher {
 namespace {
 
 constexpr std::string_view kKey = "cipher";
-constexpr size_t kLongestText = 400;
+constexpr size_t kLongestText = 1000;
 constexpr Knob kKnobs[] = {{"tier", 1, 3, 1, 3, "1: letter by letter; 2: also transpositions; 3: letters are taken apart"},
                            {"length", 3, 40, 3, 20, "letters of the text"},
                            {"second_percent", 0, 100, 0, 60, "percent of the puzzles with a second step"}};
@@ -96,15 +96,15 @@ Given read_given(const nlohmann::json& given) {
   Given puzzle{.encrypt = direction == "encrypt", .text = text_of(member_of(given, "text", kKey), "\"text\"", kKey)};
   if ((direction != "encrypt" && direction != "decrypt") || puzzle.text.empty() || puzzle.text.size() > kLongestText ||
       puzzle.text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789^ ") != std::string::npos)
-    refuse_given(kKey, "\"direction\": \"encrypt\" or \"decrypt\", and \"text\": letters of A to Z, or codes");
+    refuse_given(kKey, "\"direction\": \"encrypt\" or \"decrypt\", and \"text\": letters of A to Z, or codes", given);
   if (puzzle.encrypt && puzzle.text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") != std::string::npos)
-    refuse_given(kKey, "\"text\": letters of A to Z");
+    refuse_given(kKey, "\"text\": letters of A to Z", given);
   for (const nlohmann::json& one : list_of(member_of(given, "steps", kKey), 1, 4, "\"steps\"", kKey)) {
     const std::string& name = text_of(member_of(one, "cipher", kKey), "\"cipher\"", kKey);
     const auto cipher = std::ranges::find(ciphers(), name, &Cipher::name);
-    if (cipher == ciphers().end() || !cipher->is_key(one)) refuse_given(kKey, "steps of known ciphers with all their keys");
+    if (cipher == ciphers().end() || !cipher->is_key(one)) refuse_given(kKey, "steps of known ciphers with all their keys", one);
     if (!puzzle.steps.empty() && !puzzle.steps.back().cipher->gives_letters)
-      refuse_given(kKey, "codes that are no letters from the last step only");
+      refuse_given(kKey, "codes that are no letters from the last step only", one);
     puzzle.steps.push_back({&*cipher, one});
     puzzle.steps.back().key.erase("cipher");
   }
@@ -128,7 +128,7 @@ std::string plain_answer(std::string_view payload) {
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const Given puzzle = read_given(given);
   const std::optional<std::string> right = puzzle.encrypt ? encrypted(puzzle.steps, puzzle.text) : decrypted(puzzle.steps, puzzle.text);
-  if (!right) refuse_given(kKey, "a text that its steps can treat");
+  if (!right) refuse_given(kKey, "a text that its steps can treat", given);
   const std::string answer = plain_answer(payload);
   if (answer.empty() || answer.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789^ ") != std::string::npos)
     return {VerdictCode::kUnreadable, "no text of letters, digits and ^"};
@@ -198,6 +198,7 @@ std::string prompt(const nlohmann::json& given, Language language, int64_t which
 
 const TaskEntry kTask = {.key = "cipher",
                          .title = "Encrypt or decrypt by a described cipher",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -5,67 +5,12 @@
 #include <numeric>
 #include <vector>
 
-#include "puzzles/engine/answers/literal.h"
+#include "puzzles/cipher/keys.h"
 
 namespace longhaul::puzzles::cipher {
 namespace {
 
-using Key = nlohmann::json;
-using Text = std::optional<std::string>;
-
-constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", kSquareLetters = "ABCDEFGHIKLMNOPQRSTUVWXYZ",
-                           kSquareOf36 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", kSides = "ADFGVX";
-
-// ---- keys -----------------------------------------------------------------------------------------------------------------
-
-std::string shuffled(std::string_view characters, Draw& draw) {
-  std::string text(characters);
-  draw.shuffle(text);
-  return text;
-}
-std::string drawn_key_word(Draw& draw) {
-  std::string word;
-  for (int64_t letters = draw.between(3, 6); letters > 0; --letters) word += kLetters[draw.below(26)];
-  return word;
-}
-std::vector<int64_t> drawn_order(int64_t count, Draw& draw) {
-  std::vector<int64_t> order(static_cast<size_t>(count));
-  std::iota(order.begin(), order.end(), int64_t{1});
-  draw.shuffle(order);
-  return order;
-}
-
-bool has_text(const Key& key, const char* name) { return key.contains(name) && key[name].is_string(); }
-bool is_shuffle_of(const Key& key, const char* name, std::string_view characters) {
-  if (!has_text(key, name)) return false;
-  std::string text = key[name].get<std::string>(), plain(characters);
-  std::ranges::sort(text);
-  std::ranges::sort(plain);
-  return text == plain;
-}
-bool is_number(const Key& key, const char* name, int64_t least, int64_t most) {
-  return key.contains(name) && key[name].is_number_integer() && key[name].get<int64_t>() >= least && key[name].get<int64_t>() <= most;
-}
-bool is_order(const Key& key) {
-  if (!key.contains("order") || !key["order"].is_array() || key["order"].empty() || key["order"].size() > 20) return false;
-  if (!std::ranges::all_of(key["order"], [](const Key& one) { return one.is_number_integer(); })) return false;
-  auto order = key["order"].get<std::vector<int64_t>>();
-  std::ranges::sort(order);
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i] != static_cast<int64_t>(i) + 1) return false;
-  }
-  return true;
-}
-bool is_list_of_numbers(const Key& key, const char* name, size_t count, int64_t least, int64_t most) {
-  if (!key.contains(name) || !key[name].is_array() || key[name].size() != count) return false;
-  return std::ranges::all_of(
-      key[name], [&](const Key& one) { return one.is_number_integer() && one.get<int64_t>() >= least && one.get<int64_t>() <= most; });
-}
-
-// ---- ciphers that treat one letter after the other -------------------------------------------------------------------------
-
-size_t number_of(char letter) { return static_cast<size_t>(letter - 'A'); }
-char shifted(char letter, int64_t by) { return static_cast<char>('A' + (static_cast<int64_t>(number_of(letter)) + by) % 26); }
+constexpr std::string_view kSquareOf36 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", kSides = "ADFGVX";
 
 std::string affine_code(const Key& key, char letter, size_t) {
   const auto& alphabet = key["alphabet"].get_ref<const std::string&>();
@@ -105,35 +50,6 @@ std::string power_code(const Key& key, char letter, size_t) {
   return std::to_string(value);
 }
 
-using Code = std::string (*)(const Key& key, char letter, size_t at);
-
-template <Code code, bool with_blanks>
-Text encrypt_letters(const Key& key, const std::string& text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (with_blanks && i > 0) out += ' ';
-    out += code(key, text[i], i);
-  }
-  return out;
-}
-// The letter whose code stands there; keys make codes different.
-template <Code code, bool with_blanks>
-Text decrypt_letters(const Key& key, const std::string& text) {
-  std::vector<std::string> codes;
-  if (with_blanks) {
-    codes = words_between(text, ' ');
-  } else {
-    for (const char c : text) codes.emplace_back(1, c);
-  }
-  std::string out;
-  for (size_t i = 0; i < codes.size(); ++i) {
-    const auto letter = std::ranges::find_if(kLetters, [&](char c) { return code(key, c, i) == codes[i]; });
-    if (letter == kLetters.end()) return std::nullopt;
-    out += *letter;
-  }
-  return out;
-}
-
 // ---- transpositions: which letter of the text stands at each place of the result -------------------------------------------
 
 // What stands in the columns of rows as wide as the order is long, the column numbered 1 first.
@@ -158,22 +74,6 @@ std::vector<size_t> rails_in_order(const Key& key, size_t length) {
     }
   }
   return places;
-}
-
-using Transposition = std::vector<size_t> (*)(const Key& key, size_t length);
-
-template <Transposition places_of>
-Text encrypt_places(const Key& key, const std::string& text) {
-  std::string out;
-  for (const size_t place : places_of(key, text.size())) out += text[place];
-  return out;
-}
-template <Transposition places_of>
-Text decrypt_places(const Key& key, const std::string& text) {
-  const std::vector<size_t> places = places_of(key, text.size());
-  std::string out(text.size(), ' ');
-  for (size_t i = 0; i < places.size(); ++i) out[places[i]] = text[i];
-  return out;
 }
 
 // ---- ciphers that take letters apart ---------------------------------------------------------------------------------------
@@ -369,7 +269,8 @@ const Cipher kCiphers[] = {
        return {{"bytes", bytes}};
      },
      [](const Key& key) {
-       return key.contains("bytes") && !key["bytes"].empty() && is_list_of_numbers(key, "bytes", key["bytes"].size(), 0, 255);
+       return key.contains("bytes") && key["bytes"].is_array() && !key["bytes"].empty() &&
+              is_list_of_numbers(key, "bytes", key["bytes"].size(), 0, 255);
      },
      encrypt_letters<xor_code, true>, decrypt_letters<xor_code, true>},
     {"bifid", 3, true,
@@ -409,6 +310,13 @@ const Cipher kCiphers[] = {
 
 }  // namespace
 
-std::span<const Cipher> ciphers() { return kCiphers; }
+std::span<const Cipher> ciphers() {
+  static const std::vector<Cipher> all = [] {
+    std::vector<Cipher> both(std::begin(kCiphers), std::end(kCiphers));
+    both.insert(both.end(), more_ciphers().begin(), more_ciphers().end());
+    return both;
+  }();
+  return all;
+}
 
 }  // namespace longhaul::puzzles::cipher

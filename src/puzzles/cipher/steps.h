@@ -25,5 +25,6 @@ struct Cipher {
 };
 
 std::span<const Cipher> ciphers();
+std::span<const Cipher> more_ciphers();  // a part of them
 
 }  // namespace longhaul::puzzles::cipher

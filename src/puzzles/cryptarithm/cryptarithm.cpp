@@ -161,7 +161,8 @@ Equation equation_of(const nlohmann::json& given) {
   std::optional<Equation> equation;
   if (given.is_object() && given.contains("equation") && given["equation"].is_string())
     equation = read_equation(given["equation"].get<std::string>());
-  if (!equation) refuse_given(kTask.key, "\"equation\": words of A to Z (ten letters at most) with + - * between them, = and a word");
+  if (!equation)
+    refuse_given(kTask.key, "\"equation\": words of A to Z (ten letters at most) with + - * between them, = and a word", given);
   return *equation;
 }
 

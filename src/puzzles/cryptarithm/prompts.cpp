@@ -1,4 +1,5 @@
 #include "puzzles/cryptarithm/cryptarithm.h"
+#include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::cryptarithm {
 namespace {
@@ -40,7 +41,8 @@ PromptParts chinese() {
 }  // namespace
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
-  return prompt_of(language == Language::kChinese ? chinese() : english(), given.at("equation").get<std::string>(), which);
+  return prompt_of(language == Language::kChinese ? chinese() : english(),
+                   text_of(member_of(given, "equation", kTask.key), "\"equation\"", kTask.key), which);
 }
 
 }  // namespace longhaul::puzzles::cryptarithm

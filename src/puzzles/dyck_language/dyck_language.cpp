@@ -38,7 +38,7 @@ Ways count_walks(int64_t length, int64_t open) {
 std::string text_at(const nlohmann::json& given, const char* key) {
   if (!given.is_object() || !given.contains(key) || !given[key].is_string() ||
       given[key].get_ref<const std::string&>().size() > kLongestSequence)
-    refuse_given(kTask.key, fmt::format("\"{}\": a sequence of at most {} brackets", key, kLongestSequence));
+    refuse_given(kTask.key, fmt::format("\"{}\": a sequence of at most {} brackets", key, kLongestSequence), given);
   return given[key].get<std::string>();
 }
 

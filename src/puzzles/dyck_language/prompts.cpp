@@ -1,4 +1,5 @@
 #include "puzzles/dyck_language/dyck_language.h"
+#include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::dyck_language {
 namespace {
@@ -36,7 +37,8 @@ const PromptParts& chinese() {
 }  // namespace
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
-  return prompt_of(language == Language::kChinese ? chinese() : english(), given.at("prefix").get<std::string>(), which);
+  return prompt_of(language == Language::kChinese ? chinese() : english(),
+                   text_of(member_of(given, "prefix", kTask.key), "\"prefix\"", kTask.key), which);
 }
 
 }  // namespace longhaul::puzzles::dyck_language

@@ -57,7 +57,7 @@ int64_t key_of(const nlohmann::json& given) {
     if (given["is_valid"].get<bool>()) return -1;
     if (given["first_error_pos"].is_number_integer()) return given["first_error_pos"].get<int64_t>();
   }
-  refuse_given(kTask.key, "\"is_valid\": true, or false and \"first_error_pos\": a whole number");
+  refuse_given(kTask.key, "\"is_valid\": true, or false and \"first_error_pos\": a whole number", given);
 }
 
 // The last whole number of the answer counts: models like to say what it is.
@@ -82,7 +82,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 
 std::string canonical(const nlohmann::json& given) {
   std::string names, text;
-  for (const char c : given.at("sequence").get<std::string>()) {
+  for (const char c : text_of(member_of(given, "sequence", kTask.key), "\"sequence\"", kTask.key)) {
     const size_t opener = kOpeners.find(c), closer = kClosers.find(c);
     const size_t kind = opener != std::string_view::npos ? opener : closer;
     const char name = static_cast<char>('a' + static_cast<char>(kind == std::string_view::npos ? 9 : kind));

@@ -1,4 +1,5 @@
 #include "puzzles/dyck_language_errors/dyck_language_errors.h"
+#include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::dyck_language_errors {
 namespace {
@@ -40,7 +41,8 @@ const PromptParts& chinese() {
 }  // namespace
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
-  return prompt_of(language == Language::kChinese ? chinese() : english(), given.at("sequence").get<std::string>(), which);
+  return prompt_of(language == Language::kChinese ? chinese() : english(),
+                   text_of(member_of(given, "sequence", kTask.key), "\"sequence\"", kTask.key), which);
 }
 
 }  // namespace longhaul::puzzles::dyck_language_errors

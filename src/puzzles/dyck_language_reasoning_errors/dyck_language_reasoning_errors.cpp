@@ -110,11 +110,12 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 
 std::string canonical(const nlohmann::json& given) {
   // Kinds are names: in the order in which they first open.
-  std::string text = given.at("sequence").get<std::string>(), names;
+  const Trace trace = read_trace(given);
+  std::string text = trace.sequence, names;
   for (const char c : text) {
     if (kOpeners.find(c) != std::string_view::npos && names.find(c) == std::string::npos) names += c;
   }
-  text += fmt::format("/{}/{}", fmt::join(given.at("stacks").get<std::vector<std::string>>(), "/"), given.at("says_empty").get<bool>());
+  text += fmt::format("/{}/{}", fmt::join(trace.stacks, "/"), trace.says_empty);
   for (const char c : kOpeners) {
     if (names.find(c) == std::string::npos) names += c;  // one that stands in a wrong stack alone
   }
@@ -140,6 +141,17 @@ std::vector<int64_t> wrong_lines(std::string_view sequence, const std::vector<st
   }
   if (says_empty != (open_brackets(sequence) == std::string())) wrong.push_back(static_cast<int64_t>(stacks.size()) + 3);
   return wrong;
+}
+
+Trace read_trace(const nlohmann::json& given) {
+  Trace trace{.sequence = text_of(member_of(given, "sequence", kTask.key), "\"sequence\"", kTask.key)};
+  const nlohmann::json& stacks = member_of(given, "stacks", kTask.key);
+  for (const nlohmann::json& stack : list_of(stacks, 0, trace.sequence.size(), "\"stacks\"", kTask.key))
+    trace.stacks.push_back(text_of(stack, "a stack", kTask.key));
+  const nlohmann::json& says_empty = member_of(given, "says_empty", kTask.key);
+  if (!says_empty.is_boolean()) refuse_given(kTask.key, "\"says_empty\": true or false", says_empty);
+  trace.says_empty = says_empty.get<bool>();
+  return trace;
 }
 
 const TaskEntry kTask = {.key = "dyck_language_reasoning_errors",

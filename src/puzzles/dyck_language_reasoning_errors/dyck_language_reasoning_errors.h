@@ -15,6 +15,13 @@ namespace longhaul::puzzles::dyck_language_reasoning_errors {
 // The lines, counted from 1, at which what is shown differs from the truth.
 std::vector<int64_t> wrong_lines(std::string_view sequence, const std::vector<std::string>& stacks, bool says_empty);
 
+struct Trace {
+  std::string sequence;
+  std::vector<std::string> stacks;  // one for each bracket at most
+  bool says_empty = false;
+};
+Trace read_trace(const nlohmann::json& given);
+
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 extern const TaskEntry kTask;
 

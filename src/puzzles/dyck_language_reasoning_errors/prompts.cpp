@@ -42,16 +42,15 @@ const PromptParts& chinese() {
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
   const bool is_chinese = language == Language::kChinese;
-  const auto sequence = given.at("sequence").get<std::string>();
+  const auto& [sequence, stacks, says_empty] = read_trace(given);
   const char *empty = is_chinese ? "空" : "empty", *stack = is_chinese ? "栈" : "stack";
   std::string board = is_chinese
                           ? fmt::format("1. 逐个读取序列 {} 中的括号，并记录打开的括号的栈。\n", sequence)
                           : fmt::format("1. The brackets of {} are read one by one, and a stack of open brackets is kept.\n", sequence);
   board += fmt::format("2. {}: {}\n", stack, empty);
   size_t line = 3;
-  for (const auto& shown : given.at("stacks").get<std::vector<std::string>>())
+  for (const std::string& shown : stacks)
     board += fmt::format("{}. {} ; {}: {}\n", line, sequence.at(line - 3), stack, shown.empty() ? empty : shown), ++line;
-  const bool says_empty = given.at("says_empty").get<bool>();
   if (is_chinese) {
     board += fmt::format("{}. 读完后栈{}空，所以序列{}配对完整的。", line, says_empty ? "为" : "不为", says_empty ? "是" : "不是");
   } else {

@@ -8,8 +8,8 @@
 
 namespace longhaul::puzzles {
 
-// Throws Error (kData): `task` is the key of the task, `expected` what its puzzles hold.
-[[noreturn]] void refuse_given(std::string_view task, std::string expected);
+// Throws Error (kData): `task` is the key of the task, `expected` what its puzzles hold, `found` the part that is something else.
+[[noreturn]] void refuse_given(std::string_view task, std::string expected, const nlohmann::json& found);
 
 // Parts of a given, or the error above. `what` names the part: "\"options\"".
 const nlohmann::json& member_of(const nlohmann::json& object, const char* key, std::string_view task);

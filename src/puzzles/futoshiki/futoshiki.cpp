@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "puzzles/engine/answers/literal.h"
+#include "puzzles/engine/bits.h"
 #include "puzzles/engine/given.h"
 #include "puzzles/engine/grids/filled.h"
 #include "puzzles/engine/grids/latin.h"
@@ -75,7 +76,7 @@ class Search {
     for (int64_t cell = 0; cell < side_ * side_ && fewest > 1; ++cell) {
       if (grid_.cells[static_cast<size_t>(cell)] != kBlank) continue;
       const uint32_t may = candidates(cell);
-      if (std::popcount(may) < fewest) best = cell, fewest = std::popcount(may), open = may;
+      if (bit_count(may) < fewest) best = cell, fewest = bit_count(may), open = may;
     }
     if (best < 0) {
       for (int64_t cell = 0; cell < side_ * side_; ++cell) {
@@ -213,7 +214,7 @@ nlohmann::json from_reference(const nlohmann::json& object) {
   const size_t header = question.find(kHeader);
   const bool has_side = metadata.contains("grid_size") && metadata["grid_size"].is_number_integer();
   if (header == std::string_view::npos || !has_side)
-    refuse_given(kTask.key, fmt::format("\"grid\", or \"grid_size\" and a question with the line \"{}\"", kHeader));
+    refuse_given(kTask.key, fmt::format("\"grid\", or \"grid_size\" and a question with the line \"{}\"", kHeader), metadata);
   const auto side = metadata["grid_size"].get<int64_t>();
   nlohmann::json grid = nlohmann::json::array(), given = nlohmann::json::array();
   std::string_view rest = std::string_view(question).substr(header + kHeader.size());
@@ -232,7 +233,7 @@ nlohmann::json from_reference(const nlohmann::json& object) {
   if (metadata.contains("prefilled_coords")) {
     nlohmann::json told = metadata["prefilled_coords"];
     if (told.is_array()) std::sort(told.begin(), told.end());
-    if (told != given) refuse_given(kTask.key, "numbers in the question at the places of \"prefilled_coords\"");
+    if (told != given) refuse_given(kTask.key, "numbers in the question at the places of \"prefilled_coords\"", metadata);
   }
   nlohmann::json whole = metadata;
   whole["grid"] = grid;
@@ -249,17 +250,17 @@ int64_t place_of(const nlohmann::json& json, int64_t side) {
 
 Board read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("grid") || !given.contains("constraints") || !given["constraints"].is_array())
-    refuse_given(kTask.key, "\"grid\": rows of numbers and \"X\", and \"constraints\": a list");
+    refuse_given(kTask.key, "\"grid\": rows of numbers and \"X\", and \"constraints\": a list", given);
   Board board{number_grid(given["grid"], "grid", kLargestSide), {}};
   const int64_t side = board.grid.rows;
   if (board.grid.columns != side || std::ranges::any_of(board.grid.cells, [&](int64_t cell) { return cell == 0 || cell > side; }))
-    refuse_given(kTask.key, "a square grid of numbers from 1 to its side");
+    refuse_given(kTask.key, "a square grid of numbers from 1 to its side", given);
   for (const nlohmann::json& one : given["constraints"]) {
     const bool whole = one.is_array() && one.size() == 3 && one[2].is_string();
     const int64_t a = whole ? place_of(one[0], side) : -1, b = whole ? place_of(one[1], side) : -1;
     const std::string sign = whole ? one[2].get<std::string>() : "";
     if (a < 0 || b < 0 || a == b || (sign != ">" && sign != "<"))
-      refuse_given(kTask.key, "constraints [[row, column], [row, column], \">\" or \"<\"], inside the grid");
+      refuse_given(kTask.key, "constraints [[row, column], [row, column], \">\" or \"<\"], inside the grid", one);
     board.signs.push_back(sign == ">" ? Sign{a, b} : Sign{b, a});
   }
   return board;

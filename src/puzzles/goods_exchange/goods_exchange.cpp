@@ -124,7 +124,7 @@ std::optional<std::map<std::string, std::string>> read_owns(std::string_view tex
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const auto wanted = read_owns(text_of(member_of(given, "owns_after", kTask.key), "\"owns_after\"", kTask.key));
-  if (!wanted || wanted->empty()) refuse_given(kTask.key, "\"owns_after\": pairs of a person and a thing");
+  if (!wanted || wanted->empty()) refuse_given(kTask.key, "\"owns_after\": pairs of a person and a thing", given);
   const auto answer = read_owns(payload);
   if (!answer) return {VerdictCode::kUnreadable, "not pairs of a person and a thing, each person once"};
   if (answer->size() != wanted->size())
@@ -138,17 +138,21 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
+  check_told(given);
   return fmt::format("{} {}", given.at("people").size(), given.at("steps").dump());  // names of people and things are only names
 }
 
 Puzzle told_in(Puzzle puzzle, Language language) {
+  check_told(puzzle.given);
   const auto people = puzzle.given["people"].get<std::vector<std::string>>(),
              goods = puzzle.given["before"].get<std::vector<std::string>>();
   std::vector<size_t> owners(people.size());
-  const auto owns = read_owns(puzzle.solution).value();
+  const auto owns = read_owns(puzzle.solution);
   for (size_t person = 0; person < people.size(); ++person) {
-    const auto thing = std::ranges::find(goods, owns.at(compared_text(people[person]))) - goods.begin();
-    owners[static_cast<size_t>(thing)] = person;
+    const auto own = owns ? owns->find(compared_text(people[person])) : std::map<std::string, std::string>::const_iterator();
+    const auto thing = owns && own != owns->end() ? std::ranges::find(goods, own->second) : goods.end();
+    if (thing == goods.end()) refuse_given(kTask.key, "a solution that tells what each of \"people\" has of \"before\"", puzzle.solution);
+    owners[static_cast<size_t>(thing - goods.begin())] = person;
   }
   puzzle.solution = owns_text(people, goods, owners, language);
   puzzle.given["owns_after"] = puzzle.solution;
@@ -156,6 +160,29 @@ Puzzle told_in(Puzzle puzzle, Language language) {
 }
 
 }  // namespace
+
+void check_told(const nlohmann::json& given) {
+  constexpr size_t kMostPeople = 200, kMostSteps = 1000;
+  const nlohmann::json& people = list_of(member_of(given, "people", kTask.key), 1, kMostPeople, "\"people\"", kTask.key);
+  for (const nlohmann::json& person : people) {
+    if (!word_in(text_of(person, "a person", kTask.key), Language::kEnglish)) refuse_given(kTask.key, "names that our table holds", person);
+  }
+  for (const nlohmann::json& json : list_of(member_of(given, "before", kTask.key), people.size(), people.size(), "\"before\"", kTask.key)) {
+    const std::string_view thing = text_of(json, "a thing", kTask.key);
+    const size_t blank = thing.find(' ');
+    const bool known = blank != std::string_view::npos && word_in(thing.substr(0, blank), Language::kEnglish) &&
+                       word_in(thing.substr(blank + 1), Language::kEnglish);
+    if (!known) refuse_given(kTask.key, "things that our tables hold, each with a colour", json);
+  }
+  for (const nlohmann::json& step : list_of(member_of(given, "steps", kTask.key), 0, kMostSteps, "\"steps\"", kTask.key)) {
+    const std::string& name = text_of(list_of(step, 1, 5, "a step", kTask.key)[0], "the kind of a step", kTask.key);
+    const auto kind = std::ranges::find(step_kinds(), name, &StepKind::name);
+    if (kind == step_kinds().end() || step.size() != kind->parts.size() + 1)
+      refuse_given(kTask.key, "\"steps\" that there are, with their parts", step);
+    for (size_t i = 1; i < step.size(); ++i)
+      integer_of(step[i], 0, static_cast<int64_t>(people.size()) - 1, "a part of a step: the place of a person or thing", kTask.key);
+  }
+}
 
 void apply(const Step& step, std::vector<size_t>& owners) {
   const StepKind& kind = step_kinds()[step.kind];

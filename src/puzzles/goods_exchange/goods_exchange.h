@@ -29,6 +29,9 @@ struct Step {
 // owners[i]: who owns thing i. At first thing i belongs to person i.
 void apply(const Step& step, std::vector<size_t>& owners);
 
+// Refuses what is not told whole: people, what each has, and the steps.
+void check_told(const nlohmann::json& given);
+
 std::string thing_in(std::string_view english, Language language);  // "red lamp", "红色台灯"
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 extern const TaskEntry kTask;

@@ -58,6 +58,7 @@ std::span<const StepKind> step_kinds() {
 }
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
+  check_told(given);
   const auto people = given.at("people").get<std::vector<std::string>>(), goods = given.at("before").get<std::vector<std::string>>();
   const bool is_chinese = language == Language::kChinese;
   std::string board = is_chinese ? "起初：\n" : "At the beginning:\n";

@@ -81,7 +81,7 @@ std::vector<int64_t> numbers_at(const nlohmann::json& given, const char* key) {
       static_cast<int64_t>(given[key].size()) <= kLargest &&
       std::ranges::all_of(given[key], [](const auto& each) { return each.is_number_integer() && each.template get<int64_t>() >= 0; }))
     return given[key].get<std::vector<int64_t>>();
-  refuse_given(kTask.key, fmt::format("\"{}\": 1 to {} sums", key, kLargest));
+  refuse_given(kTask.key, fmt::format("\"{}\": 1 to {} sums", key, kLargest), given);
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {

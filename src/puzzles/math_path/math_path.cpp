@@ -76,7 +76,7 @@ std::string query_of(const nlohmann::json& given) {
   std::ranges::replace(filled, '?', '1');
   if (equals == std::string::npos || query.size() > 500 || filled.find_first_of("xy|") != std::string::npos ||
       !read_formula(filled, operators()) || !read_integer(query.substr(equals + 1)))
-    refuse_given(kTask.key, "\"query_expr\": numbers of one digit or ?, + - * / % ( ), then = and a whole number");
+    refuse_given(kTask.key, "\"query_expr\": numbers of one digit or ?, + - * / % ( ), then = and a whole number", given);
   return query;
 }
 

@@ -87,22 +87,6 @@ class Search {
   std::vector<Made> made_;
 };
 
-struct Given {
-  std::vector<int64_t> numbers;
-  int64_t result = 0;
-};
-
-Given read_given(const nlohmann::json& given) {
-  const auto is_number = [](const nlohmann::json& each) {
-    return each.is_number_integer() && each.get<int64_t>() >= 0 && each.get<int64_t>() <= 1'000'000;
-  };
-  if (!given.is_object() || !given.contains("numbers") || !given["numbers"].is_array() || given["numbers"].empty() ||
-      given["numbers"].size() > 2 * kMostNumbers || !std::ranges::all_of(given["numbers"], is_number) || !given.contains("result") ||
-      !is_number(given["result"]))
-    refuse_given(kTask.key, "\"numbers\": whole numbers, and \"result\": one");
-  return {given["numbers"].get<std::vector<int64_t>>(), given["result"].get<int64_t>()};
-}
-
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const int64_t least = knobs["least_target"], most = knobs["largest_target"];
   if (least > most)
@@ -138,6 +122,17 @@ std::string canonical(const nlohmann::json& given) {
 }
 
 }  // namespace
+
+Given read_given(const nlohmann::json& given) {
+  const auto is_number = [](const nlohmann::json& each) {
+    return each.is_number_integer() && each.get<int64_t>() >= 0 && each.get<int64_t>() <= 1'000'000;
+  };
+  if (!given.is_object() || !given.contains("numbers") || !given["numbers"].is_array() || given["numbers"].empty() ||
+      given["numbers"].size() > 2 * kMostNumbers || !std::ranges::all_of(given["numbers"], is_number) || !given.contains("result") ||
+      !is_number(given["result"]))
+    refuse_given(kTask.key, "\"numbers\": whole numbers, and \"result\": one", given);
+  return {given["numbers"].get<std::vector<int64_t>>(), given["result"].get<int64_t>()};
+}
 
 std::optional<std::string> solve(const std::vector<int64_t>& numbers, int64_t target) { return Search(numbers, target).run(); }
 

@@ -13,6 +13,12 @@ namespace longhaul::puzzles::mathador {
 // An expression that makes the target; none: there is none.
 std::optional<std::string> solve(const std::vector<int64_t>& numbers, int64_t target);
 
+struct Given {
+  std::vector<int64_t> numbers;
+  int64_t result = 0;
+};
+Given read_given(const nlohmann::json& given);  // kData
+
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 extern const TaskEntry kTask;
 

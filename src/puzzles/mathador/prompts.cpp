@@ -41,8 +41,7 @@ PromptParts chinese(int64_t target) {
 }  // namespace
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
-  const auto numbers = given.at("numbers").get<std::vector<int64_t>>();
-  const auto target = given.at("result").get<int64_t>();
+  const auto [numbers, target] = read_given(given);
   const bool is_chinese = language == Language::kChinese;
   const std::string board = is_chinese ? fmt::format("数字：{}\n目标：{}", fmt::join(numbers, ", "), target)
                                        : fmt::format("Numbers: {}\nTarget: {}", fmt::join(numbers, ", "), target);

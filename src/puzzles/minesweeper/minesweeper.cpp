@@ -20,14 +20,14 @@ constexpr Knob kKnobs[] = {
 int64_t place_of_mine(const nlohmann::json& json, const NumberGrid& grid) {
   if (!json.is_array() || json.size() != 2 || !json[0].is_number_integer() || !json[1].is_number_integer() ||
       !grid.holds(json[0].get<int64_t>(), json[1].get<int64_t>()) || grid.at(json[0], json[1]) != kBlank)
-    refuse_given(kTask.key, "\"current_mines\": hidden places [row, column] of the grid, counted from 0");
+    refuse_given(kTask.key, "\"current_mines\": hidden places [row, column] of the grid, counted from 0", json);
   return json[0].get<int64_t>() * grid.columns + json[1].get<int64_t>();
 }
 
 // A board of the largest side on which nothing is revealed.
 Board board_of_mines(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("current_mines") || !given["current_mines"].is_array())
-    refuse_given(kTask.key, "\"current_mines\": a list of places");
+    refuse_given(kTask.key, "\"current_mines\": a list of places", given);
   Board board{NumberGrid(kLargestSide, kLargestSide), {}};
   std::ranges::fill(board.grid.cells, kBlank);
   for (const nlohmann::json& mine : given["current_mines"]) board.mines.add(place_of_mine(mine, board.grid));
@@ -96,15 +96,16 @@ std::string canonical(const nlohmann::json& given) { return canonical_grid(read_
 
 Board read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("grid") || !given.contains("current_mines") || !given["current_mines"].is_array())
-    refuse_given(kTask.key, "\"grid\": rows of numbers and \"X\", and \"current_mines\": a list");
+    refuse_given(kTask.key, "\"grid\": rows of numbers and \"X\", and \"current_mines\": a list", given);
   Board board{number_grid(given["grid"], "grid", kLargestSide), {}};
-  if (std::ranges::any_of(board.grid.cells, [](int64_t cell) { return cell > 8; })) refuse_given(kTask.key, "numbers from 0 to 8");
+  if (std::ranges::any_of(board.grid.cells, [](int64_t cell) { return cell > 8; })) refuse_given(kTask.key, "numbers from 0 to 8", given);
   for (const nlohmann::json& mine : given["current_mines"]) board.mines.add(place_of_mine(mine, board.grid));
   return board;
 }
 
 const TaskEntry kTask = {.key = "minesweeper",
                          .title = "Minesweeper",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -131,10 +131,10 @@ std::string canonical(const nlohmann::json& given) { return canonical_regions(re
 }  // namespace
 
 NumberGrid read_given(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("region_grid")) refuse_given(kTask.key, "an object with \"region_grid\"");
+  if (!given.is_object() || !given.contains("region_grid")) refuse_given(kTask.key, "an object with \"region_grid\"", given);
   const LetterGrid letters = letter_grid(given["region_grid"], "region_grid", kLargestSide, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
   NumberGrid regions = regions_of(letters);
-  if (std::ranges::max(regions.cells) == kBlank) refuse_given(kTask.key, "one region at least");
+  if (std::ranges::max(regions.cells) == kBlank) refuse_given(kTask.key, "one region at least", given);
   return regions;
 }
 

@@ -163,10 +163,11 @@ std::string canonical(const nlohmann::json& given) { return canonical_grid(read_
 }  // namespace
 
 NumberGrid read_given(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("grid") || !given.contains("n")) refuse_given(kTask.key, "an object with \"grid\" and \"n\"");
+  if (!given.is_object() || !given.contains("grid") || !given.contains("n"))
+    refuse_given(kTask.key, "an object with \"grid\" and \"n\"", given);
   NumberGrid board = number_grid(given["grid"], "grid", kLargestSide);
   if (given["n"] != board.rows || std::ranges::any_of(board.cells, [](int64_t cell) { return cell == 0; }))
-    refuse_given(kTask.key, "n rows, and numbers from 1");
+    refuse_given(kTask.key, "n rows, and numbers from 1", given);
   return board;
 }
 

@@ -77,23 +77,23 @@ std::string canonical(const nlohmann::json& given) {
 }  // namespace
 
 NumberGrid read_given(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("grid")) refuse_given(kTask.key, "an object with \"grid\"");
+  if (!given.is_object() || !given.contains("grid")) refuse_given(kTask.key, "an object with \"grid\"", given);
   NumberGrid board = number_grid(given["grid"], "grid", kLargestSide);
   const auto cells = static_cast<int64_t>(board.cells.size());
   std::vector<int64_t> place(board.cells.size(), -1);
-  if (board.rows != board.columns) refuse_given(kTask.key, "as many rows as columns");
+  if (board.rows != board.columns) refuse_given(kTask.key, "as many rows as columns", given);
   for (int64_t cell = 0; cell < cells; ++cell) {
     const int64_t number = board.cells[static_cast<size_t>(cell)];
     if (number == kBlank) continue;
     if (number < 1 || number > cells || place[static_cast<size_t>(number - 1)] >= 0)
-      refuse_given(kTask.key, fmt::format("numbers from 1 to {}, each once at most", cells));
+      refuse_given(kTask.key, fmt::format("numbers from 1 to {}, each once at most", cells), given);
     place[static_cast<size_t>(number - 1)] = cell;
   }
   for (int64_t number = 1, last = 0; number <= cells; ++number) {
     const int64_t to = place[static_cast<size_t>(number - 1)], from = last > 0 ? place[static_cast<size_t>(last - 1)] : to;
     if (to < 0) continue;
     const int64_t way = std::abs(to / board.columns - from / board.columns) + std::abs(to % board.columns - from % board.columns);
-    if (last > 0 && way > number - last) refuse_given(kTask.key, fmt::format("{} near enough to {}", number, last));
+    if (last > 0 && way > number - last) refuse_given(kTask.key, fmt::format("{} near enough to {}", number, last), given);
     last = number;
   }
   return board;

@@ -111,6 +111,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
+  (void)read_given(given);              // whole, or refused
   std::vector<std::string> statements;  // whose order makes no other puzzle
   for (const nlohmann::json& one : given.at("statements")) statements.push_back(one.dump());
   std::ranges::sort(statements);
@@ -120,15 +121,15 @@ std::string canonical(const nlohmann::json& given) {
 Statement read_statement(const nlohmann::json& json) {
   list_of(json, 4, 4, "a statement", kTask.key);
   Statement one{.owner = text_of(json[0], "an owner", kTask.key), .thing = text_of(json[1], "a thing", kTask.key)};
-  if (!one.owner.empty() && !word_in(one.owner, Language::kEnglish)) refuse_given(kTask.key, "owners that our table of names holds");
-  if (category_of(one.thing) == categories().size()) refuse_given(kTask.key, "things of our categories");
+  if (!one.owner.empty() && !word_in(one.owner, Language::kEnglish)) refuse_given(kTask.key, "owners that our table of names holds", json);
+  if (category_of(one.thing) == categories().size()) refuse_given(kTask.key, "things of our categories", json);
   one.count = integer_of(json[2], 0, kMostCount, "a count", kTask.key);
   if (json[3].is_number()) {
     one.remark = integer_of(json[3], 0, kRemarks - 1, "a remark", kTask.key);
   } else if (!json[3].is_null()) {
     for (const nlohmann::json& count : list_of(json[3], 2, 20, "the counts of a statement", kTask.key))
       one.history.push_back(integer_of(count, 0, kMostCount, "a count", kTask.key));
-    if (one.history.back() != one.count) refuse_given(kTask.key, "changes that lead to the count");
+    if (one.history.back() != one.count) refuse_given(kTask.key, "changes that lead to the count", json);
   }
   return one;
 }
@@ -150,11 +151,11 @@ Given read_given(const nlohmann::json& given) {
   puzzle.question = text_of(question[0], "\"question\"", kTask.key);
   const bool known = puzzle.question == "total" || puzzle.question == "sum" || puzzle.question == "difference";
   if (!known || question.size() != (puzzle.question == "total" ? 2U : 3U))
-    refuse_given(kTask.key, "\"question\": total and a category, or sum or difference and two");
+    refuse_given(kTask.key, "\"question\": total and a category, or sum or difference and two", question);
   for (size_t i = 1; i < question.size(); ++i) {
     const std::string& name = text_of(question[i], "\"question\"", kTask.key);
     const auto found = std::ranges::find_if(categories(), [&](const Category& category) { return category.name.english == name; });
-    if (found == categories().end()) refuse_given(kTask.key, "categories that there are");
+    if (found == categories().end()) refuse_given(kTask.key, "categories that there are", question);
     puzzle.asked.push_back(static_cast<size_t>(found - categories().begin()));
   }
   return puzzle;

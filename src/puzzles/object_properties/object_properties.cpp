@@ -14,7 +14,8 @@ constexpr size_t kMostItems = 100, kMostChanges = 30, kLargestCollection = 3000;
 constexpr Knob kKnobs[] = {{"items", 4, kMostItems, 10, 40, "items at the beginning"},
                            {"values", 2, kValues, 3, 10, "values that a property may have"},
                            {"changes", 1, kMostChanges, 2, 8, "changes of the collection"},
-                           {"terms", 1, kProperties, 2, 5, "properties that the question names"}};
+                           {"terms", 1, kProperties, 2, 5, "properties that the question names"},
+                           {"unseen_percent", 0, 100, 0, 40, "percent of the puzzles in which items come of which not all is told"}};
 
 // What the values after the first set on an item.
 void set_values(Item& item, const ChangeKind& kind, const Change& change) {
@@ -33,7 +34,7 @@ uint8_t other_value(uint8_t old, const KnobValues& knobs, Draw& draw) {
 
 // The first value is one that some item has; a value that replaces one of the same property is another.
 Change random_change(const std::vector<Item>& items, const KnobValues& knobs, Draw& draw) {
-  Change change{.kind = draw.below(change_kinds().size())};
+  Change change{.kind = draw.below(change_kinds().size() - 1)};
   const std::vector<Property>& kinds = change_kinds()[change.kind].values;
   for (size_t i = 0; i < kinds.size(); ++i) {
     if (i == 0) {
@@ -45,15 +46,36 @@ Change random_change(const std::vector<Item>& items, const KnobValues& knobs, Dr
   return change;
 }
 
-int64_t count_of(const Given& puzzle) {
+Change random_unseen_trade(const std::vector<Item>& items, const KnobValues& knobs, Draw& draw) {
+  Change change{.kind = change_kinds().size() - 1};
+  change.values = {items[draw.below(items.size())][kOrigin], random_value(knobs, draw), random_value(knobs, draw)};
+  return change;
+}
+
+// Whether it is known of each item if the change is about it.
+bool is_decided(const std::vector<Item>& items, const Change& change) {
+  const std::vector<Property>& values = change_kinds()[change.kind].values;
+  return std::ranges::none_of(items, [&](const Item& item) {
+    return values.empty() ? item[kSmell] == kHidden || item[kColour] == kHidden : item[values[0]] == kHidden;
+  });
+}
+
+// None: what is hidden decides.
+std::optional<int64_t> count_of(const Given& puzzle) {
   std::vector<Item> items = puzzle.items;
   for (const Change& change : puzzle.changes) {
+    if (!is_decided(items, change)) refuse_given(kTask.key, "\"changes\" that choose items by what is known of them", change.kind);
     items = changed(items, change, puzzle.items);
-    if (items.size() > kLargestCollection) refuse_given(kTask.key, fmt::format("changes that make at most {} items", kLargestCollection));
+    if (items.size() > kLargestCollection)
+      refuse_given(kTask.key, fmt::format("\"changes\" that make at most {} items", kLargestCollection), items.size());
   }
-  return std::ranges::count_if(items, [&](const Item& item) {
-    return std::ranges::any_of(puzzle.question, [&](const auto& term) { return item[term.first] == term.second; });
-  });
+  int64_t count = 0;
+  for (const Item& item : items) {
+    const bool counts = std::ranges::any_of(puzzle.question, [&](const auto& term) { return item[term.first] == term.second; });
+    if (!counts && std::ranges::any_of(puzzle.question, [&](const auto& term) { return item[term.first] == kHidden; })) return std::nullopt;
+    count += counts ? 1 : 0;
+  }
+  return count;
 }
 
 nlohmann::json json_of(const Given& puzzle) {
@@ -67,6 +89,30 @@ nlohmann::json json_of(const Given& puzzle) {
   return given;
 }
 
+std::string answer_text(const std::optional<int64_t>& count, Language language) {
+  if (count) return std::to_string(*count);
+  return language == Language::kChinese ? "未知" : "unknown";
+}
+
+// The items in the end. None: the changes leave none or too many, or depend on what is hidden.
+std::optional<std::vector<Item>> add_changes(Given& puzzle, const KnobValues& knobs, Draw& draw) {
+  constexpr int kTries = 40;
+  std::vector<Item> items = puzzle.items;
+  const int64_t count = knobs["changes"], unseen = draw.chance(knobs["unseen_percent"]) ? draw.between(0, count - 1) : -1;
+  for (int64_t i = 0; i < count; ++i) {
+    Change change;
+    int tries = 0;
+    do {
+      change = i == unseen ? random_unseen_trade(items, knobs, draw) : random_change(items, knobs, draw);
+    } while (!is_decided(items, change) && ++tries < kTries);
+    if (tries == kTries) return std::nullopt;
+    items = changed(items, change, puzzle.items);
+    puzzle.changes.push_back(std::move(change));
+    if (items.empty() || items.size() > kLargestCollection) return std::nullopt;
+  }
+  return items;
+}
+
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   Given puzzle{.items = std::vector<Item>(static_cast<size_t>(knobs["items"])), .in_runs = draw.below(kProperties)};
   for (Item& item : puzzle.items) {
@@ -76,35 +122,44 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
     const uint8_t value = i == 0 ? random_value(knobs, draw) : other_value(puzzle.items[i - 1][puzzle.in_runs], knobs, draw);
     for (int64_t run = draw.between(1, 4); run > 0 && i < puzzle.items.size(); --run) puzzle.items[i++][puzzle.in_runs] = value;
   }
-  std::vector<Item> items = puzzle.items;
-  for (int64_t i = 0; i < knobs["changes"]; ++i) {
-    puzzle.changes.push_back(random_change(items, knobs, draw));
-    items = changed(items, puzzle.changes.back(), puzzle.items);
-    if (items.empty() || items.size() > kLargestCollection) return std::nullopt;
-  }
+  const std::optional<std::vector<Item>> items = add_changes(puzzle, knobs, draw);
+  if (!items) return std::nullopt;
   std::array<size_t, kProperties> asked{};
   std::iota(asked.begin(), asked.end(), 0);
   draw.shuffle(asked);
-  for (size_t i = 0; i < static_cast<size_t>(knobs["terms"]); ++i)
-    puzzle.question.emplace_back(asked[i], items[draw.below(items.size())][asked[i]]);
-  return Puzzle{.given = json_of(puzzle), .solution = std::to_string(count_of(puzzle))};
+  for (size_t i = 0; i < static_cast<size_t>(knobs["terms"]); ++i) {
+    const uint8_t value = (*items)[draw.below(items->size())][asked[i]];
+    if (value == kHidden) return std::nullopt;
+    puzzle.question.emplace_back(asked[i], value);
+  }
+  return Puzzle{.given = json_of(puzzle), .solution = answer_text(count_of(puzzle), Language::kEnglish)};
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
-  const int64_t wanted = count_of(read_given(given));
+  const std::optional<int64_t> wanted = count_of(read_given(given));
+  const auto is_unknown = [&](Language language) { return payload == answer_text(std::nullopt, language); };
+  if (payload == "Unknown" || is_unknown(Language::kEnglish) || is_unknown(Language::kChinese))
+    return wanted ? Verdict{VerdictCode::kRuleBroken, "the number of such items is known"} : Verdict{};
   const std::optional<int64_t> answer = read_grouped_integer(payload);
-  if (!answer) return {VerdictCode::kUnreadable, "no whole number"};
-  if (*answer != wanted) return {VerdictCode::kRuleBroken, fmt::format("{} is not the number of such items", *answer)};
+  if (!answer) return {VerdictCode::kUnreadable, "neither a whole number nor unknown"};
+  if (!wanted) return {VerdictCode::kRuleBroken, "the number of such items is not known"};
+  if (*answer != *wanted) return {VerdictCode::kRuleBroken, fmt::format("{} is not the number of such items", *answer)};
   return {};
 }
 
 std::string canonical(const nlohmann::json& given) {
+  const nlohmann::json plain = json_of(read_given(given));
   std::vector<std::string> items, terms;  // whose order makes no other puzzle
-  for (const nlohmann::json& item : given.at("items")) items.push_back(item.dump());
-  for (const nlohmann::json& term : given.at("question")) terms.push_back(term.dump());
+  for (const nlohmann::json& item : plain["items"]) items.push_back(item.dump());
+  for (const nlohmann::json& term : plain["question"]) terms.push_back(term.dump());
   std::ranges::sort(items);
   std::ranges::sort(terms);
-  return fmt::format("{}\n{}\n{}", fmt::join(items, ""), given.at("changes").dump(), fmt::join(terms, ""));
+  return fmt::format("{}\n{}\n{}", fmt::join(items, ""), plain["changes"].dump(), fmt::join(terms, ""));
+}
+
+Puzzle told_in(Puzzle puzzle, Language language) {
+  if (!read_integer(puzzle.solution)) puzzle.solution = answer_text(std::nullopt, language);
+  return puzzle;
 }
 
 uint8_t read_value(const nlohmann::json& json) {
@@ -125,6 +180,7 @@ std::vector<Item> changed(const std::vector<Item>& items, const Change& change, 
       continue;
     }
     Item other = item;
+    if (kind.name == "trade_unseen") other.fill(kHidden);
     set_values(other, kind, change);
     if (kind.name == "lose") continue;
     if (kind.name == "split") {  // the one changes its size, the other its colour
@@ -157,7 +213,7 @@ Given read_given(const nlohmann::json& given) {
     list_of(json, 1, kProperties + 2, "a change", kTask.key);
     const auto kind = std::ranges::find(change_kinds(), text_of(json[0], "the kind of a change", kTask.key), &ChangeKind::name);
     if (kind == change_kinds().end() || json.size() != kind->values.size() + 1)
-      refuse_given(kTask.key, "changes that there are, with their values");
+      refuse_given(kTask.key, "changes that there are, with their values", json);
     Change change{.kind = static_cast<size_t>(kind - change_kinds().begin())};
     for (size_t i = 1; i < json.size(); ++i) change.values.push_back(read_value(json[i]));
     puzzle.changes.push_back(std::move(change));
@@ -171,12 +227,14 @@ Given read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "object_properties",
                          .title = "Count items of a collection that changes",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,
                          .verify = verify,
                          .count_solutions = nullptr,
-                         .canonical = canonical};
+                         .canonical = canonical,
+                         .in_language = told_in};
 
 }  // namespace longhaul::puzzles::object_properties

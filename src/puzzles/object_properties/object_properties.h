@@ -17,6 +17,7 @@ namespace longhaul::puzzles::object_properties {
 
 enum Property : uint8_t { kSize, kColour, kOrigin, kMaterial, kSmell, kName };
 inline constexpr size_t kProperties = 6, kValues = 10;
+inline constexpr uint8_t kHidden = 255;  // a value that nobody is told, after the change "trade_unseen"
 
 struct PropertyTable {
   std::string_view plural, chinese;  // "sizes", "大小"
@@ -26,7 +27,8 @@ std::span<const PropertyTable> properties();
 
 using Item = std::array<uint8_t, kProperties>;
 
-// A kind of change: the properties of its values, the first of which chooses the items (not in "add_new_pairs"); {0}, {1}, … in the texts.
+// A kind of change: the properties of its values, the first of which chooses the items (not in "add_new_pairs"); {0}, {1}, … in the texts. The last
+// kind, "trade_unseen", hides all properties that it does not set; no later change may choose by what is hidden.
 struct ChangeKind {
   std::string_view name;
   std::vector<Property> values;

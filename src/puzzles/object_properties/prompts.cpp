@@ -71,7 +71,11 @@ const PromptParts& english() {
            "Rules: take the changes in their order. A change concerns exactly those items that fit its description when it begins, and all of their "
            "properties that it does not mention (size, colour, origin, material, smell and name) stay the same. The question is about items of which at "
            "least one of its parts is true, each counted once."},
-      .formats = {"Answer with one whole number inside \\boxed{}.", "Write the number, and nothing else, in a box: \\boxed{number}."}};
+      .formats = {
+          "Answer with one whole number inside \\boxed{}. If what is told does not decide it, because something of an item is not known, "
+          "answer \\boxed{unknown}.",
+          "Write the number, and nothing else, in a box: \\boxed{number}. Where nobody can know it from what is told, write "
+          "\\boxed{unknown}."}};
   return parts;
 }
 
@@ -84,7 +88,8 @@ const PromptParts& chinese() {
            "变化没有提到的都保持不变。一件物品即使满足问题中的几项，也只算一次。",
            "规则：请按次序处理这些变化。一次变化恰好涉及在它开始时符合其描述的物品，没有提到的属性（大小、颜色、产地、材料、气味和名称）保持不变。"
            "问题问的是至少满足其中一项的物品，每件只数一次。"},
-      .formats = {"请在 \\boxed{} 中用一个整数回答。", "请只把这个数写在框里：\\boxed{数}。"}};
+      .formats = {"请在 \\boxed{} 中用一个整数回答。如果因为物品的某些情况不明而无法由所述内容确定，请回答 \\boxed{未知}。",
+                  "请只把这个数写在框里：\\boxed{数}。如果由所述内容无法知道这个数，请写 \\boxed{未知}。"}};
   return parts;
 }
 
@@ -198,7 +203,11 @@ std::span<const ChangeKind> change_kinds() {
        {kSmell, kColour},
        "For every item that smells of {0} I get a twin that is the same but {1}.",
        "每有一件{0}味的物品，就增加一件只有颜色变为{1}的相同物品。"},
-      {"recolour", {kSize, kColour}, "Every {0} item becomes {1}.", "每件{0}物品的颜色变为{1}。"}};
+      {"recolour", {kSize, kColour}, "Every {0} item becomes {1}.", "每件{0}物品的颜色变为{1}。"},
+      {"trade_unseen",
+       {kOrigin, kSize, kMaterial},
+       "I trade every {0} item for a {1} {2} item, of which nothing else is known.",
+       "我把每件{0}物品都换成一件{1}{2}物品，其余情况不明。"}};
   return all;
 }
 

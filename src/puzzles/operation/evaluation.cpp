@@ -90,11 +90,12 @@ std::optional<Formula> expression_of(const Task& task) {
   return read_formula(task.expression, table_of(task.symbols));
 }
 
-const Condition* condition_named(const std::string& name) {
+const Condition* condition_named(const nlohmann::json& json) {
+  const std::string& name = text_of(json, "\"condition\"", kTask.key);
   for (const Condition& condition : kConditions) {
     if (condition.name == name) return &condition;
   }
-  refuse_given(kTask.key, "a known \"condition\", such as \"x_even\"");
+  refuse_given(kTask.key, "a known \"condition\", such as \"x_even\"", json);
 }
 
 }  // namespace
@@ -116,14 +117,14 @@ Task read_given(const nlohmann::json& given) {
                   .formula = text_of(member_of(one, "formula", kKey), "\"formula\"", kKey),
                   .precedence = integer_of(member_of(one, "precedence", kKey), 1, 9, "\"precedence\"", kKey)};
     if (one.contains("condition")) {
-      symbol.condition = condition_named(text_of(one["condition"], "\"condition\"", kKey));
+      symbol.condition = condition_named(one["condition"]);
       symbol.otherwise = text_of(member_of(one, "otherwise", kKey), "\"otherwise\"", kKey);
     }
     if (symbol.text.empty() || symbol.text.size() > 8 || symbol.text.find_first_of("0123456789xy()|+-*/% ") != std::string::npos)
-      refuse_given(kKey, "symbols that are no digits, letters, brackets or known operators");
+      refuse_given(kKey, "symbols that are no digits, letters, brackets or known operators", one);
     task.symbols.push_back(std::move(symbol));
   }
-  if (!definitions_of(task) || !expression_of(task)) refuse_given(kKey, "formulas in x and y, and an expression of numbers");
+  if (!definitions_of(task) || !expression_of(task)) refuse_given(kKey, "formulas in x and y, and an expression of numbers", given);
   return task;
 }
 

@@ -6,6 +6,7 @@
 #include "base/text/text.h"
 #include "puzzles/engine/answers/answer.h"
 #include "puzzles/engine/answers/literal.h"
+#include "puzzles/engine/answers/number_answer.h"
 #include "puzzles/engine/given.h"
 
 namespace longhaul::puzzles::operation {
@@ -122,54 +123,12 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   return std::nullopt;
 }
 
-struct Answered {
-  Rational value;
-  bool decimal = false;
-};
-
-// 12, -3/4, \frac{3}{4}, -\frac{3}{4} or 0.75.
-std::optional<Answered> answered_number(std::string_view payload) {
-  std::string text(trimmed(payload));
-  const bool minus = text.starts_with('-');
-  std::string plain = minus ? text.substr(1) : text;
-  for (const std::string_view command : {"\\frac{", "\\dfrac{"}) {
-    const size_t middle = plain.find("}{");
-    if (plain.starts_with(command) && plain.ends_with('}') && middle != std::string::npos)
-      plain = plain.substr(command.size(), middle - command.size()) + "/" + plain.substr(middle + 2, plain.size() - middle - 3);
-  }
-  const size_t slash = plain.find('/'), point = plain.find('.');
-  std::optional<Rational> value;
-  if (point != std::string::npos) {
-    const std::string digits = plain.substr(0, point) + plain.substr(point + 1);
-    if (digits.empty() || digits.size() > 17 || digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-    int64_t below = 1;
-    for (size_t i = point + 1; i < plain.size(); ++i) below *= 10;
-    value = divided({std::stoll(digits), 1}, {below, 1});
-  } else {
-    const std::optional<int64_t> above = read_integer(plain.substr(0, slash));
-    const std::optional<int64_t> below = slash == std::string::npos ? std::optional<int64_t>(1) : read_integer(plain.substr(slash + 1));
-    if (!above || !below || *above < 0 || *below <= 0) return std::nullopt;
-    value = divided({*above, 1}, {*below, 1});
-  }
-  if (value && minus) value->above = -value->above;
-  return value ? std::optional(Answered{*value, point != std::string::npos}) : std::nullopt;
-}
-
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const std::optional<Rational> value = value_of_task(read_given(given));
-  if (!value) refuse_given(kTask.key, "an expression that has a value");
-  const std::optional<Answered> answer = answered_number(payload);
+  if (!value) refuse_given(kTask.key, "an expression that has a value", given);
+  const std::optional<NumberAnswer> answer = read_number_answer(payload);
   if (!answer) return {VerdictCode::kUnreadable, "no whole number, fraction or decimal number"};
-  bool equal = answer->value == *value;
-  if (answer->decimal && !equal) {
-    // One millionth of the value is what rounding may change.
-    const auto size_of = [](const std::optional<Rational>& number) {
-      return number ? std::optional(Rational{number->above < 0 ? -number->above : number->above, number->below}) : std::nullopt;
-    };
-    const std::optional<Rational> off = size_of(subtracted(answer->value, *value)), most = divided(*size_of(value), {1'000'000, 1});
-    equal = off && most && *off <= *most;
-  }
-  if (!equal) return {VerdictCode::kRuleBroken, "it is not the value of the expression"};
+  if (!is_answer(*answer, *value)) return {VerdictCode::kRuleBroken, "it is not the value of the expression"};
   return {};
 }
 

@@ -191,7 +191,7 @@ int64_t seen(const std::vector<int64_t>& heights) {
 Board read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("n") || !given["n"].is_number_integer() || given["n"].get<int64_t>() < 1 ||
       given["n"].get<int64_t>() > kLargestSide)
-    refuse_given(kTask.key, fmt::format("\"n\": 1 to {}", kLargestSide));
+    refuse_given(kTask.key, fmt::format("\"n\": 1 to {}", kLargestSide), given);
   const auto side = given["n"].get<int64_t>();
   Board board{NumberGrid(side, side, kBlank), {}};
   for (size_t which = 0; which < 4; ++which) {
@@ -200,13 +200,13 @@ Board read_given(const nlohmann::json& given) {
                       std::ranges::all_of(given[name], [&](const auto& each) {
                         return each.is_number_integer() && each.template get<int64_t>() >= 0 && each.template get<int64_t>() <= side;
                       });
-    if (!good) refuse_given(kTask.key, fmt::format("\"{}\": {} numbers from 0 to {}", name, side, side));
+    if (!good) refuse_given(kTask.key, fmt::format("\"{}\": {} numbers from 0 to {}", name, side, side), given);
     board.clues[which] = given[name].get<std::vector<int64_t>>();
   }
   if (given.contains("grid")) board.grid = number_grid(given["grid"], "grid", kLargestSide);
   if (board.grid.rows != side || board.grid.columns != side ||
       std::ranges::any_of(board.grid.cells, [&](int64_t cell) { return cell == 0 || cell > side; }))
-    refuse_given(kTask.key, "a grid of n rows and columns of heights from 1 to n");
+    refuse_given(kTask.key, "a grid of n rows and columns of heights from 1 to n", given);
   return board;
 }
 

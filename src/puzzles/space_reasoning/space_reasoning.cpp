@@ -115,7 +115,7 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const std::optional<std::string> wanted = answer_of(read_given(given));
-  if (!wanted) refuse_given(kTask.key, "a walk that ends where something was met");
+  if (!wanted) refuse_given(kTask.key, "a walk that ends where something was met", given);
   const std::optional<std::string_view> answer = english_word(payload);
   if (!answer) return {VerdictCode::kUnreadable, "not the name of one thing"};
   if (*answer != *wanted) return {VerdictCode::kRuleBroken, fmt::format("the {} is not there", *answer)};
@@ -156,7 +156,7 @@ Moves read_moves(const nlohmann::json& json, const Shape& shape) {
     list_of(run, 2, 2, "a move", kTask.key);
     const std::string& name = text_of(run[0], "a direction", kTask.key);
     const auto found = std::ranges::find(shape.directions, name, &Direction::english);
-    if (found == shape.directions.end()) refuse_given(kTask.key, "directions that the shape has");
+    if (found == shape.directions.end()) refuse_given(kTask.key, "directions that the shape has", run);
     moves.push_back({static_cast<size_t>(found - shape.directions.begin()), integer_of(run[1], 1, kLongestSide, "steps", kTask.key)});
   }
   return moves;
@@ -164,7 +164,7 @@ Moves read_moves(const nlohmann::json& json, const Shape& shape) {
 
 std::string read_item(const nlohmann::json& json) {
   const std::string& item = text_of(json, "a thing", kTask.key);
-  if (!word_in(item, Language::kEnglish)) refuse_given(kTask.key, "things that our table holds");
+  if (!word_in(item, Language::kEnglish)) refuse_given(kTask.key, "things that our table holds", json);
   return item;
 }
 
@@ -204,7 +204,7 @@ Given read_given(const nlohmann::json& given) {
   for (const Shape& shape : shapes()) {
     if (shape.name == name) puzzle.shape = &shape;
   }
-  if (puzzle.shape == nullptr) refuse_given(kTask.key, "\"shape\": square, triangle or diamond");
+  if (puzzle.shape == nullptr) refuse_given(kTask.key, "\"shape\": square, triangle or diamond", given);
   puzzle.side = integer_of(member_of(given, "side", kTask.key), 1, kLongestSide, "\"side\"", kTask.key);
   puzzle.start = read_item(member_of(given, "start", kTask.key));
   puzzle.walk = read_legs(member_of(given, "walk", kTask.key), *puzzle.shape, "\"walk\"");

@@ -133,7 +133,7 @@ const Fact* fact_with(const Given& given, std::string_view kind, std::string_vie
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
   const std::optional<std::set<std::string>> wanted = cousins_of(read_given(given));
-  if (!wanted) refuse_given(kTask.key, "facts that tell the cousins");
+  if (!wanted) refuse_given(kTask.key, "facts that tell the cousins", given);
   std::set<std::string> answer;
   for (const std::string& word : words_between(payload, ',')) {
     const std::optional<std::string_view> thing = english_word(word);
@@ -171,7 +171,7 @@ Puzzle told_in(Puzzle puzzle, Language language) {
 Given read_given(const nlohmann::json& given) {
   const auto thing = [](const nlohmann::json& json) {
     const std::string& text = text_of(json, "a thing", kTask.key);
-    if (!word_in(text, Language::kEnglish)) refuse_given(kTask.key, "things that our table holds");
+    if (!word_in(text, Language::kEnglish)) refuse_given(kTask.key, "things that our table holds", json);
     return text;
   };
   Given puzzle{.asked = thing(member_of(given, "asked", kTask.key))};
@@ -179,7 +179,7 @@ Given read_given(const nlohmann::json& given) {
     list_of(json, 3, 3, "a fact", kTask.key);
     Fact fact{.kind = text_of(json[0], "the kind of a fact", kTask.key), .about = thing(json[1])};
     if (fact.kind != "children" && fact.kind != "grandchildren" && fact.kind != "siblings")
-      refuse_given(kTask.key, "facts of children, grandchildren or siblings");
+      refuse_given(kTask.key, "facts of children, grandchildren or siblings", json);
     for (const nlohmann::json& one : list_of(json[2], 0, kMostNodes, "the things of a fact", kTask.key)) fact.things.push_back(thing(one));
     puzzle.facts.push_back(std::move(fact));
   }

@@ -1,6 +1,7 @@
 #include <bit>
 #include <vector>
 
+#include "puzzles/engine/bits.h"
 #include "puzzles/engine/grids/regions.h"
 #include "puzzles/star_placement_puzzle/star_placement_puzzle.h"
 
@@ -65,7 +66,7 @@ class Placement {
  public:
   Placement(int64_t side, int64_t stars, Draw& draw) : side_(side), stars_(stars), draw_(draw), used_(static_cast<size_t>(side)) {
     for (uint32_t row = 0; row < 1U << side; ++row) {
-      if (std::popcount(row) == stars && (row & row << 1) == 0) rows_.push_back(row);
+      if (bit_count(row) == stars && (row & row << 1) == 0) rows_.push_back(row);
     }
   }
   std::optional<CellSet> drawn() {

@@ -118,15 +118,15 @@ Board read_given(const nlohmann::json& given) {
   const auto number = [&](const char* key, int64_t most) {
     if (!given.is_object() || !given.contains(key) || !given[key].is_number_integer() || given[key].get<int64_t>() < 1 ||
         given[key].get<int64_t>() > most)
-      refuse_given(kTask.key, fmt::format("\"{}\": 1 to {}", key, most));
+      refuse_given(kTask.key, fmt::format("\"{}\": 1 to {}", key, most), given);
     return given[key].get<int64_t>();
   };
   const int64_t side = number("n", kLargestSide), stars = number("k", 3);
-  if (!given.contains("region_grid")) refuse_given(kTask.key, "an object with \"region_grid\"");
+  if (!given.contains("region_grid")) refuse_given(kTask.key, "an object with \"region_grid\"", given);
   const LetterGrid letters = letter_grid(given["region_grid"], "region_grid", kLargestSide, kRegionLetters);
   const NumberGrid regions = regions_of(letters);
   if (letters.rows != side || letters.columns != side || std::ranges::max(regions.cells) + 1 != side)
-    refuse_given(kTask.key, "n rows, n columns and n regions");
+    refuse_given(kTask.key, "n rows, n columns and n regions", given);
   return {stars, letters, regions};
 }
 

@@ -47,7 +47,7 @@ PromptParts chinese(int64_t side, const Boxes& boxes) {
 }  // namespace
 
 std::string prompt(const nlohmann::json& given, Language language, int64_t which) {
-  const NumberGrid board = number_grid(given.at("original_sudoku"), "original_sudoku", 9);
+  const NumberGrid board = board_of(given);
   const Boxes boxes = boxes_of(board.rows);
   return prompt_of(language == Language::kChinese ? chinese(board.rows, boxes) : english(board.rows, boxes), grid_lines(board), which);
 }

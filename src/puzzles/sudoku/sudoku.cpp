@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <numeric>
 
 #include "base/error.h"
+#include "puzzles/engine/bits.h"
 #include "puzzles/engine/given.h"
 #include "puzzles/engine/grids/filled.h"
 
@@ -19,10 +19,22 @@ constexpr Knob kKnobs[] = {{"side", 4, 9, 9, 9, "rows and columns: 4, 6 or 9"},
 // A grid that is being filled: which digits each row, column and box has already.
 class Search {
  public:
-  explicit Search(const NumberGrid& board) : side_(board.rows), boxes_(boxes_of(board.rows)), cells_(board.cells) {
-    for (int64_t cell = 0; cell < side_ * side_; ++cell) {
-      if (cells_[static_cast<size_t>(cell)] != kBlank) consistent_ &= put(cell, static_cast<int>(cells_[static_cast<size_t>(cell)]));
+  explicit Search(const NumberGrid& board) : side_(board.rows), cells_(board.cells) {
+    const Boxes boxes = boxes_of(side_);
+    for (size_t cell = 0; cell < cells_.size(); ++cell) {
+      const auto row = static_cast<int64_t>(cell) / side_, column = static_cast<int64_t>(cell) % side_;
+      const int64_t box = row / boxes.rows * (side_ / boxes.columns) + column / boxes.columns;
+      places_[cell] = {static_cast<uint8_t>(row), static_cast<uint8_t>(column), static_cast<uint8_t>(box)};
     }
+    for (size_t cell = 0; cell < cells_.size(); ++cell) {
+      if (cells_[cell] != kBlank) consistent_ &= put(cell, static_cast<int>(cells_[cell]));
+    }
+  }
+
+  // Solutions have another digit in `cell`, which must be open.
+  void refuse(size_t cell, int64_t digit) {
+    refused_cell_ = cell;
+    refused_digit_ = 1U << digit;
   }
 
   // Calls `found` for each solution until it returns false. `order()` gives the digits in the order in which the next open cell tries them.
@@ -34,56 +46,56 @@ class Search {
   const std::vector<int64_t>& cells() const { return cells_; }
 
  private:
-  size_t box_of(int64_t cell) const {
-    const int64_t row = cell / side_, column = cell % side_;
-    return static_cast<size_t>(row / boxes_.rows * (side_ / boxes_.columns) + column / boxes_.columns);
-  }
-  bool put(int64_t cell, int digit) {
+  struct Place {
+    uint8_t row = 0, column = 0, box = 0;
+  };
+  bool put(size_t cell, int digit) {
     const uint32_t bit = 1U << digit;
-    uint32_t &row = rows_[static_cast<size_t>(cell / side_)], &column = columns_[static_cast<size_t>(cell % side_)],
-             &box = used_[box_of(cell)];
+    uint32_t &row = rows_[places_[cell].row], &column = columns_[places_[cell].column], &box = used_[places_[cell].box];
     if (((row | column | box) & bit) != 0) return false;
     row |= bit, column |= bit, box |= bit;
     return true;
   }
-  void take(int64_t cell, int digit) {
+  void take(size_t cell, int digit) {
     const uint32_t bit = 1U << digit;
-    rows_[static_cast<size_t>(cell / side_)] ^= bit;
-    columns_[static_cast<size_t>(cell % side_)] ^= bit;
-    used_[box_of(cell)] ^= bit;
+    rows_[places_[cell].row] ^= bit;
+    columns_[places_[cell].column] ^= bit;
+    used_[places_[cell].box] ^= bit;
   }
-  uint32_t free_digits(int64_t cell) const {
-    const uint32_t all = ((1U << side_) - 1) << 1;
-    return all & ~(rows_[static_cast<size_t>(cell / side_)] | columns_[static_cast<size_t>(cell % side_)] | used_[box_of(cell)]);
+  uint32_t free_digits(size_t cell) const {
+    const uint32_t all = ((1U << side_) - 1) << 1, refused = cell == refused_cell_ ? refused_digit_ : 0;
+    return all & ~(rows_[places_[cell].row] | columns_[places_[cell].column] | used_[places_[cell].box] | refused);
   }
 
   template <class Order, class Found>
   bool step(SearchBudget& budget, const Order& order, const Found& found) {
     if (!budget.spend()) return false;
-    int64_t best = -1;
+    size_t best = cells_.size();
     int fewest = 100;
-    for (int64_t cell = 0; cell < side_ * side_ && fewest > 1; ++cell) {
-      if (cells_[static_cast<size_t>(cell)] != kBlank) continue;
-      const int free = std::popcount(free_digits(cell));
+    for (size_t cell = 0; cell < cells_.size() && fewest > 1; ++cell) {
+      if (cells_[cell] != kBlank) continue;
+      const int free = bit_count(free_digits(cell));
       if (free < fewest) best = cell, fewest = free;
     }
-    if (best < 0) return found();
+    if (best == cells_.size()) return found();
     const uint32_t free = free_digits(best);
     for (const int digit : order()) {
       if ((free >> digit & 1) == 0) continue;
       put(best, digit);
-      cells_[static_cast<size_t>(best)] = digit;
+      cells_[best] = digit;
       const bool go_on = step(budget, order, found);
       take(best, digit);
-      cells_[static_cast<size_t>(best)] = kBlank;
+      cells_[best] = kBlank;
       if (!go_on) return false;
     }
     return true;
   }
 
   int64_t side_;
-  Boxes boxes_;
   std::vector<int64_t> cells_;
+  std::array<Place, kLargestSide * kLargestSide> places_{};
+  size_t refused_cell_ = kLargestSide * kLargestSide;
+  uint32_t refused_digit_ = 0;
   std::array<uint32_t, kLargestSide> rows_{}, columns_{}, used_{};
   bool consistent_ = true;
 };
@@ -94,17 +106,17 @@ std::vector<int> digits_of(int64_t side) {
   return digits;
 }
 
-NumberGrid board_of(const nlohmann::json& given) {
-  if (!given.is_object() || !given.contains("original_sudoku")) refuse_given(kTask.key, "an object with \"original_sudoku\"");
-  NumberGrid board = number_grid(given["original_sudoku"], "original_sudoku", kLargestSide);
-  if (board.rows != board.columns || boxes_of(board.rows).rows == 0 ||
-      std::ranges::any_of(board.cells, [&](int64_t cell) { return cell == 0 || cell > board.rows; }))
-    throw Error({.code = ExitCode::kData,
-                 .what = "unusable puzzle of sudoku",
-                 .expected = "4, 6 or 9 rows and columns of digits from 1 to the side, or \"X\"",
-                 .found = fmt::format("{} rows, {} columns", board.rows, board.columns),
-                 .where = "original_sudoku"});
-  return board;
+// Of a board that had one solution: whether it has one still without the digit in `cell`, so that no other digit can stand there.
+bool is_still_unique(NumberGrid board, size_t cell, const std::vector<int>& digits) {
+  const int64_t digit = board.cells[cell];
+  board.cells[cell] = kBlank;
+  Search search(board);
+  search.refuse(cell, digit);
+  SearchBudget budget{.nodes = 20'000};
+  bool other = false;
+  search.run(
+      budget, [&]() -> const std::vector<int>& { return digits; }, [&] { return other = true, false; });
+  return !other && !budget.spent();
 }
 
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
@@ -121,15 +133,12 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   draw.shuffle(order);
   int64_t clues = cells;
   const int64_t wanted = std::max<int64_t>(1, knobs["clues_percent"] * cells / 100);
+  const std::vector<int> digits = digits_of(side);
   for (const size_t cell : order) {
     if (clues == wanted) break;
+    if (!is_still_unique(board, cell, digits)) continue;
     board.cells[cell] = kBlank;
-    SearchBudget budget{.nodes = 20'000};
-    if (count_solutions(board, 2, budget).unique()) {
-      --clues;
-    } else {
-      board.cells[cell] = full.cells[cell];
-    }
+    --clues;
   }
   if (clues > wanted) return std::nullopt;  // nothing more can be taken away in this order
   return Puzzle{.given = {{"original_sudoku", grid_json(board)}}, .solution = grid_payload(full)};
@@ -202,6 +211,19 @@ Boxes boxes_of(int64_t side) {
     default:
       return {};
   }
+}
+
+NumberGrid board_of(const nlohmann::json& given) {
+  if (!given.is_object() || !given.contains("original_sudoku")) refuse_given(kTask.key, "an object with \"original_sudoku\"", given);
+  NumberGrid board = number_grid(given["original_sudoku"], "original_sudoku", kLargestSide);
+  if (board.rows != board.columns || boxes_of(board.rows).rows == 0 ||
+      std::ranges::any_of(board.cells, [&](int64_t cell) { return cell == 0 || cell > board.rows; }))
+    throw Error({.code = ExitCode::kData,
+                 .what = "unusable puzzle of sudoku",
+                 .expected = "4, 6 or 9 rows and columns of digits from 1 to the side, or \"X\"",
+                 .found = fmt::format("{} rows, {} columns", board.rows, board.columns),
+                 .where = "original_sudoku"});
+  return board;
 }
 
 SolutionCount count_solutions(const NumberGrid& board, int64_t limit, SearchBudget& budget) {

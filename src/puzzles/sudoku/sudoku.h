@@ -15,6 +15,7 @@ Boxes boxes_of(int64_t side);
 SolutionCount count_solutions(const NumberGrid& board, int64_t limit, SearchBudget& budget);
 // A grid that is full and right; every one may come, some more often than others.
 NumberGrid random_full_grid(int64_t side, Draw& draw);
+NumberGrid board_of(const nlohmann::json& given);  // kData
 std::string prompt(const nlohmann::json& given, Language language, int64_t which);
 
 extern const TaskEntry kTask;

@@ -230,19 +230,20 @@ Board read_given(const nlohmann::json& given) {
       !given["candidate_numbers"].is_array() || !std::ranges::all_of(given["candidate_numbers"], [](const nlohmann::json& each) {
         return each.is_number_integer() && each.get<int64_t>() >= 1 && each.get<int64_t>() <= 1'000'000;
       }))
-    refuse_given(kTask.key, "\"original_matrix\" and \"candidate_numbers\": whole numbers from 1");
+    refuse_given(kTask.key, "\"original_matrix\" and \"candidate_numbers\": whole numbers from 1", given);
   Board board{number_grid(given["original_matrix"], "original_matrix", kLargestSide),
               given["candidate_numbers"].get<std::vector<int64_t>>()};
   std::ranges::sort(board.candidates);
   std::ranges::replace(board.matrix.cells, int64_t{0}, kBlank);
   const int64_t last = board.matrix.rows - 1;
-  if (board.matrix.columns != board.matrix.rows || last < 1) refuse_given(kTask.key, "as many rows as columns, two at least");
+  if (board.matrix.columns != board.matrix.rows || last < 1)
+    refuse_given(kTask.key, "as many rows as columns, two at least", given["original_matrix"]);
   for (int64_t i = 0; i <= last; ++i) {
     if (board.matrix.at(i, last) == kBlank || board.matrix.at(last, i) == kBlank)
-      refuse_given(kTask.key, "all sums in the last row and the last column");
+      refuse_given(kTask.key, "all sums in the last row and the last column", given["original_matrix"]);
   }
   if (std::ranges::count(board.matrix.cells, kBlank) != static_cast<int64_t>(board.candidates.size()))
-    refuse_given(kTask.key, "one candidate number for each open cell (0)");
+    refuse_given(kTask.key, "one candidate number for each open cell (0)", given["candidate_numbers"]);
   return board;
 }
 

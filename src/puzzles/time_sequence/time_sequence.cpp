@@ -122,6 +122,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
 }
 
 std::string canonical(const nlohmann::json& given) {
+  (void)read_people(given);         // whole, or refused
   std::vector<std::string> people;  // whose order and names make no other puzzle
   for (const nlohmann::json& person : given.at("people")) people.push_back(person.at("rule").dump() + person.at("days").dump());
   std::ranges::sort(people);
@@ -170,14 +171,14 @@ std::vector<Person> read_people(const nlohmann::json& given) {
   std::vector<Person> people;
   for (const nlohmann::json& one : list_of(member_of(given, "people", kTask.key), 1, kMostPeople, "\"people\"", kTask.key)) {
     Person person{.name = text_of(member_of(one, "name", kTask.key), "\"name\"", kTask.key)};
-    if (!word_in(person.name, Language::kEnglish)) refuse_given(kTask.key, "names that our table holds");
+    if (!word_in(person.name, Language::kEnglish)) refuse_given(kTask.key, "names that our table holds", one);
     const auto rule = std::ranges::find(kRuleNames, text_of(member_of(one, "rule", kTask.key), "\"rule\"", kTask.key));
-    if (rule == std::end(kRuleNames)) refuse_given(kTask.key, fmt::format("\"rule\": one of {}", fmt::join(kRuleNames, ", ")));
+    if (rule == std::end(kRuleNames)) refuse_given(kTask.key, fmt::format("\"rule\": one of {}", fmt::join(kRuleNames, ", ")), one);
     person.rule = static_cast<Rule>(rule - kRuleNames);
     const nlohmann::json& days = list_of(member_of(one, "days", kTask.key), kDays, kDays, "\"days\"", kTask.key);
     for (size_t day = 0; day < kDays; ++day) {
       const nlohmann::json& busy = member_of(days[day], "busy", kTask.key);
-      if (!busy.is_boolean()) refuse_given(kTask.key, "\"busy\": true or false");
+      if (!busy.is_boolean()) refuse_given(kTask.key, "\"busy\": true or false", busy);
       person.days[day].busy = busy.get<bool>();
       for (const nlohmann::json& time : list_of(member_of(days[day], "times", kTask.key), 0, kSlots, "\"times\"", kTask.key)) {
         list_of(time, 2, 2, "a time", kTask.key);

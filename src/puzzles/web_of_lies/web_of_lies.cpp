@@ -39,7 +39,7 @@ Statement read_statement(const nlohmann::json& json, int64_t people) {
   const size_t count = people_in(one.kind);
   const size_t size = 1 + count + (one.kind == "at" ? 0 : 2);
   if (count == 0 || json.size() != size)
-    refuse_given(kTask.key, "statements that are says, tells, one_of, same, scene or at, with their parts");
+    refuse_given(kTask.key, "statements that are says, tells, one_of, same, scene or at, with their parts", json);
   for (size_t i = 1; i <= count; ++i) one.people.push_back(integer_of(json[i], 0, people - 1, kWhat, kTask.key));
   if (one.kind == "at") return one;
   if (one.kind == "scene") {
@@ -47,7 +47,7 @@ Statement read_statement(const nlohmann::json& json, int64_t people) {
   } else if (json[count + 1].is_boolean()) {
     one.yes = json[count + 1].get<bool>();
   } else {
-    refuse_given(kTask.key, "true or false in each statement");
+    refuse_given(kTask.key, "true or false in each statement", json);
   }
   one.by = integer_of(json.back(), 0, 7, kWhat, kTask.key);
   return one;
@@ -174,7 +174,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     return {VerdictCode::kShape, fmt::format("{} answers, where {} are asked for", answers.size(), puzzle.asked.size())};
   for (size_t i = 0; i < answers.size(); ++i) {
     const auto person = static_cast<size_t>(puzzle.asked[i].first);
-    if (!kinds || !(*kinds)[person]) refuse_given(kTask.key, "statements that decide who of those asked for tells the truth");
+    if (!kinds || !(*kinds)[person]) refuse_given(kTask.key, "statements that decide who of those asked for tells the truth", given);
     if ((*kinds)[person] != answers[i]) return {VerdictCode::kRuleBroken, fmt::format("answer {} is wrong", i + 1)};
   }
   return {};
@@ -215,17 +215,18 @@ Given read_given(const nlohmann::json& given) {
   Given puzzle;
   for (const auto& [key, words] : {std::pair("people", &puzzle.people), std::pair("places", &puzzle.places)}) {
     for (const nlohmann::json& word : list_of(member_of(given, key, kTask.key), 1, kMostPeople, key, kTask.key)) {
-      if (!word_in(text_of(word, key, kTask.key), Language::kEnglish)) refuse_given(kTask.key, "names and places that our tables hold");
+      if (!word_in(text_of(word, key, kTask.key), Language::kEnglish))
+        refuse_given(kTask.key, "names and places that our tables hold", word);
       words->push_back(word.get<std::string>());
     }
   }
-  if (puzzle.people.size() != puzzle.places.size()) refuse_given(kTask.key, "a place for each person");
+  if (puzzle.people.size() != puzzle.places.size()) refuse_given(kTask.key, "\"places\": one for each person", given["places"]);
   const auto people = static_cast<int64_t>(puzzle.people.size());
   for (const nlohmann::json& one : list_of(member_of(given, "statements", kTask.key), 1, kMostStatements, "\"statements\"", kTask.key))
     puzzle.statements.push_back(read_statement(one, people));
   for (const nlohmann::json& one : list_of(member_of(given, "asked", kTask.key), 1, kMostPeople, "\"asked\"", kTask.key)) {
     if (!one.is_array() || one.size() != 2 || !one[1].is_boolean())
-      refuse_given(kTask.key, "\"asked\": pairs of a person and true or false");
+      refuse_given(kTask.key, "\"asked\": pairs of a person and true or false", one);
     puzzle.asked.emplace_back(integer_of(one[0], 0, people - 1, "a person asked for", kTask.key), one[1].get<bool>());
   }
   return puzzle;

@@ -85,11 +85,11 @@ Sorting read_given(const nlohmann::json& given) {
   if (!given.is_object() || !given.contains("front") || !is_word(given["front"]) || !given.contains("order") ||
       (given["order"] != "ascending" && given["order"] != "descending") || !given.contains("words") || !given["words"].is_array() ||
       given["words"].empty() || given["words"].size() > 1000 || !std::ranges::all_of(given["words"], is_word))
-    refuse_given(kTask.key, "\"front\": letters, \"order\": \"ascending\" or \"descending\", and \"words\": words of a to z");
+    refuse_given(kTask.key, "\"front\": letters, \"order\": \"ascending\" or \"descending\", and \"words\": words of a to z", given);
   Sorting sorting{given["front"].get<std::string>(), given["order"] == "descending", given["words"].get<std::vector<std::string>>()};
   if (std::set<char>(sorting.front.begin(), sorting.front.end()).size() != sorting.front.size() ||
       std::set<std::string>(sorting.words.begin(), sorting.words.end()).size() != sorting.words.size())
-    refuse_given(kTask.key, "letters of \"front\" and words that are all different");
+    refuse_given(kTask.key, "letters of \"front\" and words that are all different", given);
   return sorting;
 }
 
@@ -110,6 +110,7 @@ std::vector<std::string> sorted(const Sorting& sorting) {
 
 const TaskEntry kTask = {.key = "word_sorting",
                          .title = "Sort words by a new alphabet",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

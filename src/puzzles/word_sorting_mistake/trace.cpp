@@ -46,13 +46,17 @@ State ordered(const State& state, size_t group, const std::vector<Place>& places
 int64_t first_mistake(const Trace& trace) {
   State state = first_state(trace.words);
   int64_t number = 0;
-  const auto in_any_order = [](std::vector<Place> places) {
-    std::ranges::sort(places, {}, [](const Place& place) { return std::tie(place.word, place.letter, place.number); });
-    return places;
+  // Most are equal as they stand.
+  const auto same_places = [](std::vector<Place> a, std::vector<Place> b) {
+    for (std::vector<Place>* places : {&a, &b})
+      std::ranges::sort(*places, {}, [](const Place& place) { return std::tie(place.word, place.letter, place.number); });
+    return a == b;
   };
-  const auto words_in_any_order = [](Groups groups) {
-    for (std::vector<std::string>& group : groups) std::ranges::sort(group);
-    return groups;
+  const auto same_groups = [](Groups a, Groups b) {
+    for (Groups* groups : {&a, &b}) {
+      for (std::vector<std::string>& group : *groups) std::ranges::sort(group);
+    }
+    return a == b;
   };
   for (size_t i = 0; i < trace.thoughts.size(); i += 2) {
     const std::optional<size_t> group = next_group(state);
@@ -60,11 +64,12 @@ int64_t first_mistake(const Trace& trace) {
     ++number;
     if (!group) return number;  // a thought about nothing
     const Thought right = places_of(state, *group);
-    if (places.letter != right.letter || in_any_order(places.places) != in_any_order(right.places)) return number;
+    if (places.letter != right.letter || (places.places != right.places && !same_places(places.places, right.places))) return number;
     if (i + 1 == trace.thoughts.size()) return 0;
     ++number;
     state = ordered(state, *group, places.places);
-    if (words_in_any_order(trace.thoughts[i + 1].order) != words_in_any_order(state.groups)) return number;
+    const Groups& order = trace.thoughts[i + 1].order;
+    if (order != state.groups && !same_groups(order, state.groups)) return number;
   }
   return 0;
 }

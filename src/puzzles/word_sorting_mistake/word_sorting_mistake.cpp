@@ -14,7 +14,7 @@ namespace longhaul::puzzles::word_sorting_mistake {
 namespace {
 
 constexpr size_t kMostThoughts = 60;
-constexpr size_t kLongestTrace = 5'500;  // characters as JSON: a prompt has at most some 2,000 tokens
+constexpr size_t kLongestTrace = 3'300;  // characters of text_of(): a prompt has at most some 2,000 tokens
 constexpr Knob kKnobs[] = {{"words", 4, 40, 5, 30, "words that are sorted"},
                            {"shared_percent", 0, 100, 40, 0, "percent of the words that begin like another one, with three letters"},
                            {"mistake_percent", 0, 100, 90, 90, "percent of the puzzles that hold a mistake"},
@@ -104,6 +104,21 @@ nlohmann::json given_of(const Trace& trace) {
   return {{"words", trace.words}, {"thoughts", thoughts}};
 }
 
+// All that a trace says, briefly.
+std::string text_of(const Trace& trace) {
+  std::string text;
+  for (const std::string& word : trace.words) (text += word) += ' ';
+  for (const Thought& thought : trace.thoughts) {
+    (text += '\n') += std::to_string(thought.letter);
+    for (const Place& place : thought.places) ((((text += ' ') += place.word) += place.letter) += ':') += std::to_string(place.number);
+    for (const std::vector<std::string>& group : thought.order) {
+      text += '<';
+      for (const std::string& word : group) (text += ' ') += word;
+    }
+  }
+  return text;
+}
+
 std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   Trace trace{.words = drawn_words(knobs["words"], knobs["shared_percent"], draw)};
   const auto count = static_cast<int64_t>(thoughts_of(trace.words, 0, draw).size());
@@ -112,9 +127,8 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   const int64_t wrong = mistake ? draw.between(earliest, count) : 0;
   trace.thoughts = thoughts_of(trace.words, wrong, draw);
   if (first_mistake(trace) != wrong || trace.thoughts.size() >= kMostThoughts) return std::nullopt;
-  nlohmann::json given = given_of(trace);
-  if (given.dump().size() > kLongestTrace) return std::nullopt;
-  return Puzzle{.given = std::move(given), .solution = wrong == 0 ? "No" : std::to_string(wrong)};
+  if (text_of(trace).size() > kLongestTrace) return std::nullopt;
+  return Puzzle{.given = given_of(trace), .solution = wrong == 0 ? "No" : std::to_string(wrong)};
 }
 
 Verdict verify(const nlohmann::json& given, std::string_view payload) {
@@ -129,7 +143,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
   return {};
 }
 
-std::string canonical(const nlohmann::json& given) { return given_of(read_given(given)).dump(); }
+std::string canonical(const nlohmann::json& given) { return text_of(read_given(given)); }
 
 bool is_word(const nlohmann::json& text) {
   return text.is_string() && !text.get_ref<const std::string&>().empty() && text.get_ref<const std::string&>().size() <= 40 &&
@@ -156,13 +170,13 @@ Trace read_given(const nlohmann::json& given) {
       "and {\"order\": lists of words}";
   if (!given.is_object() || !given.contains("words") || !is_word_list(given["words"]) || !given.contains("thoughts") ||
       !given["thoughts"].is_array() || given["thoughts"].size() > kMostThoughts)
-    refuse_given(kTask.key, std::string(kExpected));
+    refuse_given(kTask.key, std::string(kExpected), given);
   Trace trace{.words = given["words"].get<std::vector<std::string>>()};
   if (std::set<std::string>(trace.words.begin(), trace.words.end()).size() != trace.words.size())
-    refuse_given(kTask.key, std::string(kExpected));
+    refuse_given(kTask.key, std::string(kExpected), given);
   for (const nlohmann::json& one : given["thoughts"]) {
     const bool places = trace.thoughts.size() % 2 == 0;
-    if (!is_thought(one, places)) refuse_given(kTask.key, std::string(kExpected));
+    if (!is_thought(one, places)) refuse_given(kTask.key, std::string(kExpected), one);
     Thought& thought = trace.thoughts.emplace_back();
     if (!places) {
       thought.order = one["order"].get<Groups>();
@@ -177,6 +191,7 @@ Trace read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "word_sorting_mistake",
                          .title = "Find the first mistake in a sort of words",
+                         .version = 2,
                          .uniqueness = Uniqueness::kComputed,
                          .knobs = kKnobs,
                          .generate = generate,

@@ -231,7 +231,7 @@ std::vector<std::string> listed_words(const nlohmann::json& given, const char* k
     std::string word = text_of(each, key, kTask.key);
     for (char& c : word) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     if (word.size() < 2 || word.size() > 40 || !std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; }))
-      refuse_given(kTask.key, fmt::format("\"{}\": words of two letters or more", key));
+      refuse_given(kTask.key, fmt::format("\"{}\": words of two letters or more", key), each);
     words.push_back(std::move(word));
   }
   return words;
@@ -246,9 +246,9 @@ Board read_given(const nlohmann::json& given) {
   board.grid = Grid<char>(static_cast<int64_t>(rows.size()), static_cast<int64_t>(width));
   for (size_t r = 0; r < rows.size(); ++r) {
     const nlohmann::json& row = list_of(rows[r], 1, kLargestSide, "a row of \"grid\"", kTask.key);
-    if (row.size() != width) refuse_given(kTask.key, "rows of \"grid\" of one length");
+    if (row.size() != width) refuse_given(kTask.key, "rows of \"grid\" of one length", row);
     for (size_t c = 0; c < width; ++c) {
-      if (row[c] != "X" && row[c] != "0" && row[c] != 0) refuse_given(kTask.key, "\"X\" and \"0\" in \"grid\"");
+      if (row[c] != "X" && row[c] != "0" && row[c] != 0) refuse_given(kTask.key, "\"X\" and \"0\" in \"grid\"", row);
       board.grid.cells[r * width + c] = row[c] == "X" ? 'X' : '0';
     }
   }
@@ -257,6 +257,7 @@ Board read_given(const nlohmann::json& given) {
 
 const TaskEntry kTask = {.key = "wordscapes",
                          .title = "Wordscapes: a crossword whose words are listed",
+                         .version = 2,
                          .knobs = kKnobs,
                          .generate = generate,
                          .prompt = prompt,

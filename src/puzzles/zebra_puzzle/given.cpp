@@ -24,7 +24,7 @@ size_t value_named(const Zebra& zebra, const nlohmann::json& clue, const char* k
     const auto found = std::ranges::find(values, name);
     if (found != values.end()) return attribute * zebra.houses + static_cast<size_t>(found - values.begin());
   }
-  refuse_given(kKey, "clues about values of the attributes");
+  refuse_given(kKey, "clues about values of the attributes", clue);
 }
 
 size_t house_of(const Zebra& zebra, const nlohmann::json& clue, const char* key) {
@@ -33,7 +33,7 @@ size_t house_of(const Zebra& zebra, const nlohmann::json& clue, const char* key)
 
 Clue clue_of(const Zebra& zebra, const nlohmann::json& json) {
   const auto kind = std::ranges::find(kKindNames, text_of(member_of(json, "kind", kKey), "\"kind\"", kKey));
-  if (kind == kKindNames.end()) refuse_given(kKey, fmt::format("kinds of clues: {}", fmt::join(kKindNames, ", ")));
+  if (kind == kKindNames.end()) refuse_given(kKey, fmt::format("kinds of clues: {}", fmt::join(kKindNames, ", ")), json);
   Clue clue{.kind = static_cast<ClueKind>(kind - kKindNames.begin()), .a = value_named(zebra, json, "a")};
   if (!is_about_houses(clue.kind)) {
     clue.b = value_named(zebra, json, "b");
@@ -54,11 +54,11 @@ Zebra read_given(const nlohmann::json& given) {
   std::set<std::string> all;
   for (const nlohmann::json& one : list_of(member_of(given, "attributes", kKey), 1, kMostAttributes, "\"attributes\"", kKey)) {
     Attribute attribute{.name = text_of(member_of(one, "name", kKey), "\"name\"", kKey)};
-    if (attribute_in(attribute.name, Language::kEnglish).empty()) refuse_given(kKey, "known names of attributes");
+    if (attribute_in(attribute.name, Language::kEnglish).empty()) refuse_given(kKey, "known names of attributes", one);
     for (const nlohmann::json& value : list_of(member_of(one, "values", kKey), zebra.houses, zebra.houses, "\"values\"", kKey)) {
       attribute.values.push_back(text_of(value, "a value", kKey));
       if (!all.insert(attribute.values.back()).second || !word_in(attribute.values.back(), Language::kEnglish))
-        refuse_given(kKey, "values that are known words, each once");
+        refuse_given(kKey, "values that are known words, each once", value);
     }
     zebra.attributes.push_back(std::move(attribute));
   }

@@ -72,8 +72,20 @@ std::optional<Table> read_table(std::string_view text) {
 
 Table solution_of_public(const nlohmann::json& given) {
   const std::optional<Table> table = given.contains("solution") ? read_table(given["solution"].dump()) : std::nullopt;
-  if (!table || !given["puzzle"].is_string()) refuse_given(kTask.key, "\"puzzle\": a text, and \"solution\": a table with header and rows");
+  if (!table || !given["puzzle"].is_string())
+    refuse_given(kTask.key, "\"puzzle\": a text, and \"solution\": a table with header and rows", given);
   return *table;
+}
+
+nlohmann::json from_reference(const nlohmann::json& object) {
+  const nlohmann::json& metadata = object.at("metadata");
+  if (metadata.contains("clues") || metadata.contains("puzzle")) return metadata;
+  const nlohmann::json answer = object.value("answer", nlohmann::json());
+  nlohmann::json given = {{"puzzle", object.value("question", "")},
+                          {"solution", answer.is_string() ? nlohmann::json::parse(answer.get<std::string>(), nullptr, false) : answer}};
+  if (!read_table(given["solution"].dump()))
+    refuse_given(kTask.key, "\"clues\" in \"metadata\", or \"answer\": a table with header and rows", answer);
+  return given;
 }
 
 std::vector<Puzzle> read_public_file(const std::string& text, const std::string& where) {

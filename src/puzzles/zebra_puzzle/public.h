@@ -14,5 +14,7 @@ namespace longhaul::puzzles::zebra_puzzle {
 // `where` names the file in errors (kData).
 std::vector<Puzzle> read_public_file(const std::string& text, const std::string& where);
 Table solution_of_public(const nlohmann::json& given);
+// A record of a public training set: the puzzle is its question, and "answer" the table, an object or a text of JSON.
+nlohmann::json from_reference(const nlohmann::json& object);
 
 }  // namespace longhaul::puzzles::zebra_puzzle

@@ -1,5 +1,6 @@
 #include <bit>
 
+#include "puzzles/engine/bits.h"
 #include "puzzles/zebra_puzzle/zebra_puzzle.h"
 
 namespace longhaul::puzzles::zebra_puzzle {
@@ -28,7 +29,7 @@ class Search {
       case ClueKind::kSame:
         return from;
       case ClueKind::kNotSame:
-        return std::popcount(from) == 1 ? all_ & ~from : all_;
+        return bit_count(from) == 1 ? all_ & ~from : all_;
       case ClueKind::kLeftOf:
         return turned ? left : right;
       case ClueKind::kRightOf:
@@ -80,7 +81,7 @@ class Search {
           twice |= once & may[value];
           once |= may[value];
           if (may[value] == 0) return false;
-          if (std::popcount(may[value]) != 1) continue;
+          if (bit_count(may[value]) != 1) continue;
           for (size_t other = first; other < first + zebra_.houses; ++other) {
             if (other != value) keep(other, ~may[value]);
           }
@@ -99,7 +100,7 @@ class Search {
     if (!narrow(may)) return true;
     size_t best = may.size();
     for (size_t value = 0; value < may.size(); ++value) {
-      if (std::popcount(may[value]) > 1 && (best == may.size() || std::popcount(may[value]) < std::popcount(may[best]))) best = value;
+      if (bit_count(may[value]) > 1 && (best == may.size() || bit_count(may[value]) < bit_count(may[best]))) best = value;
     }
     if (best == may.size()) return ++found_ < limit_;
     for (Mask houses = may[best]; houses != 0; houses &= houses - 1) {

@@ -241,6 +241,7 @@ const TaskEntry kTask = {.key = "zebra_puzzle",
                          .count_solutions = count_of_given,
                          .canonical = canonical,
                          .in_language = in_language,
+                         .from_reference = from_reference,
                          .read_public_file = read_public_file};
 
 }  // namespace longhaul::puzzles::zebra_puzzle

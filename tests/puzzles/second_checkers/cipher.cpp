@@ -57,13 +57,103 @@ std::string plain_bifid(const std::string& text, const std::string& square) {
   return out;
 }
 
+// Tables of five rows, as lists of rows that may be moved.
+std::vector<std::string> plain_table(const std::string& square) {
+  std::vector<std::string> rows;
+  for (size_t i = 0; i < square.size(); i += 5) rows.push_back(square.substr(i, 5));
+  return rows;
+}
+std::pair<size_t, size_t> plain_place(const std::vector<std::string>& rows, char letter) {
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (rows[r].find(letter) != std::string::npos) return {r, rows[r].find(letter)};
+  }
+  return {99, 99};
+}
+
+std::string plain_moving(const std::string& text, const std::string& square) {
+  std::vector<std::string> rows = plain_table(square);
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (i > 0 && i % 5 == 0) std::swap(rows[(i / 5 - 1) % 4], rows[(i / 5 - 1) % 4 + 1]);
+    const auto [r, c] = plain_place(rows, text[i]);
+    if (r == 99) return "?";
+    out += rows[(r + 1) % 5][(c + 1) % 5];
+  }
+  return out;
+}
+
+std::string plain_four(const std::string& text, const std::string& right, const std::string& below) {
+  const auto plain = plain_table("ABCDEFGHIKLMNOPQRSTUVWXYZ"), to_right = plain_table(right), to_below = plain_table(below);
+  std::string out;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    const auto [r1, c1] = plain_place(plain, text[i]);
+    const auto [r2, c2] = plain_place(plain, text[i + 1]);
+    if (r1 == 99 || r2 == 99) return "?";
+    out += std::string(1, to_right[r1][c2]) + to_below[r2][c1];
+  }
+  return text.size() % 2 == 0 ? out : "?";
+}
+
+std::string plain_morbit(const std::string& text, const std::vector<long>& digits) {
+  std::istringstream words(".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --..");
+  std::vector<std::string> code;
+  for (std::string word; words >> word;) code.push_back(word);
+  std::string signs;
+  for (size_t i = 0; i < text.size(); ++i) signs += (i == 0 ? "" : "/") + code[static_cast<size_t>(text[i] - 'A')];
+  if (signs.size() % 2 == 1) signs += "/";
+  const std::string alphabet = ".-/";
+  std::string out;
+  for (size_t i = 0; i < signs.size(); i += 2) out += std::to_string(digits[alphabet.find(signs[i]) * 3 + alphabet.find(signs[i + 1])]);
+  return out;
+}
+
+std::string plain_collon(std::string text, const std::string& square, size_t group) {
+  const std::vector<std::string> rows = plain_table(square);
+  std::string out;
+  while (!text.empty()) {
+    const std::string part = text.substr(0, group);
+    text = text.substr(part.size());
+    for (const bool first : {true, false}) {
+      for (const char letter : part) {
+        const auto [r, c] = plain_place(rows, letter);
+        if (r == 99) return "?";
+        out += first ? rows[r][0] : rows[4][c];
+      }
+    }
+  }
+  return out;
+}
+
+std::string plain_path(const std::string& text, size_t width) {
+  std::vector<std::string> columns(width);
+  size_t column = 0, count = 0;
+  bool forward = true;
+  for (const char letter : text) {
+    columns[column] += letter;
+    if (++count % width == 0) {
+      forward = !forward;
+    } else {
+      column = forward ? column + 1 : column - 1;
+    }
+  }
+  std::string out;
+  for (const std::string& one : columns) out += one;
+  return out;
+}
+
 // One step as the description tells it, told apart by its first words.
 std::string plain_step(const std::string& told, PlainKeys& keys, const std::string& text) {
   const auto number = [&](const char* name) { return std::stol(keys[name]); };
   const std::string abc = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   if (told.starts_with("The text is written in rows")) return plain_columns(text, keys["order"]);
   if (told.starts_with("There are as many rails")) return plain_rails(text, keys["order"]);
-  if (told.starts_with("square fills a table of 5 rows and 5 columns, row by row (it")) return plain_bifid(text, keys["square"]);
+  if (told.find("The row numbers of all letters") != std::string::npos) return plain_bifid(text, keys["square"]);
+  if (told.find("two rows of the table change places") != std::string::npos) return plain_moving(text, keys["square"]);
+  if (told.find("the first letter of its row is written down") != std::string::npos)
+    return plain_collon(text, keys["square"], static_cast<size_t>(number("group")));
+  if (told.starts_with("There are four tables")) return plain_four(text, keys["right"], keys["below"]);
+  if (told.starts_with("The text is written in the international Morse code")) return plain_morbit(text, plain_numbers(keys["order"]));
+  if (told.starts_with("The text is written along a winding path")) return plain_path(text, static_cast<size_t>(number("width")));
   if (told.starts_with("square fills a table of 6 rows")) {
     std::string pairs;
     for (const char c : text) {
@@ -77,11 +167,35 @@ std::string plain_step(const std::string& told, PlainKeys& keys, const std::stri
   for (size_t i = 0; i < text.size(); ++i) {
     const long n = text[i] - 'A';
     if (told.starts_with("Each letter is replaced")) letters += keys["alphabet"][static_cast<size_t>(n)];
+    if (told.starts_with("The alphabet from A to Z is read backward")) letters += abc[static_cast<size_t>((25 - n + number("shift")) % 26)];
+    if (told.starts_with("An alphabet is made of the letters of word")) {
+      std::string alphabet;
+      for (const char c : keys["word"] + abc) alphabet += alphabet.find(c) == std::string::npos ? std::string(1, c) : "";
+      letters += alphabet[static_cast<size_t>(n)];
+    }
+    if (told.starts_with("numbers lists a number")) codes.push_back(std::to_string(plain_numbers(keys["numbers"])[static_cast<size_t>(n)]));
+    if (told.find("gives a number k") != std::string::npos) {
+      const long k = (keys["word"][i % keys["word"].size()] - 'A') / 2;
+      letters += abc[static_cast<size_t>(n < 13 ? 13 + (n + k) % 13 : (n - 13 - k + 13) % 13)];
+    }
+    if (told.starts_with("Three wheels")) {
+      const std::string wheel = keys["wheel" + std::to_string(i % 3 + 1)];
+      letters += (wheel + wheel)[wheel.find(text[i]) + static_cast<size_t>(number("steps"))];
+    }
+    if (told.starts_with("The ASCII code of each letter")) {
+      const bool bits = told.find("binary digits") != std::string::npos;
+      const std::vector<long> bytes = plain_numbers(keys[bits ? "byte" : "bytes"]), order = plain_numbers(keys["order"]);
+      const long value = (n + 65) ^ bytes[i % bytes.size()];
+      std::string code;
+      for (const long place : order) code += std::to_string(value / (1 << (8 - place)) % 2);
+      if (!bits) code = {keys["box"][static_cast<size_t>(value / 16)], keys["box"][static_cast<size_t>(value % 16)]};
+      codes.push_back(code);
+    }
     if (told.starts_with("The letters are numbered")) {
       const auto place = static_cast<long>(keys["alphabet"].find(text[i]));
       letters += keys["alphabet"][static_cast<size_t>((number("a") * place + number("b")) % 26)];
     }
-    if (told.starts_with("word is written below"))
+    if (told.starts_with("word is written below") && told.find("gives a number k") == std::string::npos)
       letters += abc[static_cast<size_t>((n + keys["word"][i % keys["word"].size()] - 'A') % 26)];
     if (told.starts_with("Letters move forward"))
       letters += abc[static_cast<size_t>((n + number("start") + static_cast<long>(i) / number("period") * number("turn")) % 26)];

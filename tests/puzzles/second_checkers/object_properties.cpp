@@ -67,14 +67,19 @@ bool plain_object_properties(const nlohmann::json& given, const std::string& tex
     }
     if (line.starts_with("Question: ")) {
       long count = 0;
+      bool unknown = false;
       for (const PlainItem& item : items) {
-        bool counts = false;
+        bool counts = false, may_count = false;
         PlainItem asked;
         plain_put(asked, line.substr(line.find("my items ")));
-        for (const auto& [kind, word] : asked) counts = counts || item.at(kind) == word;
+        for (const auto& [kind, word] : asked) {
+          counts = counts || (item.contains(kind) && item.at(kind) == word);
+          may_count = may_count || !item.contains(kind);
+        }
         count += counts ? 1 : 0;
+        unknown = unknown || (!counts && may_count);
       }
-      return text == std::to_string(count);
+      return text == (unknown ? "unknown" : std::to_string(count));
     }
     if (line.find(". ") == std::string::npos || line.find_first_not_of("0123456789") != line.find(". ")) continue;
     const std::string event = line.substr(line.find(". ") + 2);
@@ -102,6 +107,7 @@ bool plain_object_properties(const nlohmann::json& given, const std::string& tex
       } else if (found(event, "^I lose all (\\w+) items", m)) {
         if (!plain_is(item, m[1])) next.push_back(item);
       } else if (found(event, "^I trade every (\\w+) item for (.*)", m)) {
+        if (plain_is(item, m[1]) && event.find("of which nothing else is known") != std::string::npos) other.clear();
         if (plain_is(item, m[1])) plain_put(other, m[2]);
         next.push_back(other);
       } else if (found(event, "^For every (\\w+) item I get one more item (.*)", m) ||

@@ -20,5 +20,14 @@ Literals futoshiki_clauses(const nlohmann::json& given, Cnf& cnf);
 Literals skyscraper_clauses(const nlohmann::json& given, Cnf& cnf);
 Literals calcudoko_clauses(const nlohmann::json& given, Cnf& cnf);
 Literals kukurasu_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals arrow_maze_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals campsite_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals norinori_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals number_wall_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals numbrix_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals star_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals survo_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals wordscapes_clauses(const nlohmann::json& given, Cnf& cnf);
+Literals zebra_clauses(const nlohmann::json& given, Cnf& cnf);
 
 }  // namespace longhaul::puzzles

@@ -76,6 +76,9 @@ TEST(ArcAgi, RulesByHand) {
                 {"panels or", "10520 11501", "10 11"},
                 {"panels xor", "10520 11501", "00 10"},
                 {"join points", "1001 0020 1000", "1111 1020 1000"},
+                {"fill between walls", "1110 1010 1112 0020 0000", "1110 1110 1112 0020 0000"},
+                {"mosaic", "1212 1002 1202", "1212 1212 1212"},
+                {"crop to odd object", "1003 1000 0220 1002", "3"},
                 {"columns by height", "102 112 132", "012 112 312"}};
   std::set<std::string> proved;
   for (const auto& known : kKnown) {
@@ -95,6 +98,13 @@ TEST(ArcAgi, RulesSayNothingWhereTheyCannot) {
   EXPECT_FALSE(rule_named("count objects").apply(grid_of("00 00")));
   EXPECT_FALSE(rule_named("crop to content").apply(grid_of("00 00")));
   EXPECT_FALSE(rule_named("tile 3").apply(NumberGrid(11, 2, 1)));
+  EXPECT_FALSE(rule_named("diagonal rays").apply(grid_of("000 102")));  // two colours meet
+  EXPECT_TRUE(rule_named("diagonal rays").apply(grid_of("000 101")));
+  EXPECT_FALSE(rule_named("join points").apply(grid_of("010 202 010")));  // two lines cross
+  EXPECT_FALSE(rule_named("fill between walls").apply(grid_of("111 102 111")));
+  EXPECT_FALSE(rule_named("mosaic").apply(grid_of("1213 1002 1202")));
+  EXPECT_FALSE(rule_named("crop to odd object").apply(grid_of("1003 1000 0220")));  // two of them
+  EXPECT_FALSE(rule_named("crop to odd object").apply(grid_of("1000 0120 1000")));  // of two colours
 }
 
 TEST(ArcAgi, DemonstrationsThatLeaveADoubtAreNotEnough) {
@@ -147,6 +157,34 @@ TEST(ArcAgi, PublicFilesAreRead) {
       EXPECT_THAT(error.what(), HasSubstr("ours.json"));
     }
   }
+}
+
+// By what does not change: sizes (but for a quarter turn), how often each colour comes but for its name, and the answer of the test.
+TEST(ArcAgi, VariationsAreOfTheSameRule) {
+  const std::vector<Puzzle> puzzles = read_public_file(
+      R"({"train": [{"input": [[0, 1, 2]], "output": [[2, 1, 0]]}, {"input": [[3, 0, 0], [0, 4, 0]], "output": [[0, 0, 3], [0, 4, 0]]}],
+          "test": [{"input": [[5, 6, 0]], "output": [[0, 6, 5]]}]})",
+      "ours.json");
+  std::set<std::string> seen;
+  for (uint64_t i = 0; i < 60; ++i) {
+    Draw draw({.task = "arc_agi", .index = i});
+    const Puzzle other = varied(puzzles[0], draw);
+    EXPECT_TRUE(kTask.verify(other.given, other.solution).accepted());
+    const Demonstrated now = read_given(other.given);
+    std::vector<Pair> pairs = now.train;
+    pairs.push_back(now.test);
+    ASSERT_EQ(pairs.size(), 3u);
+    std::multiset<size_t> coloured;
+    for (const Pair& pair : pairs) {
+      // Mirrored left and right before, so mirrored along the longer side now.
+      const NumberGrid mirrored = *rule_named(pair.input.columns == 3 ? "mirror left right" : "mirror top bottom").apply(pair.input);
+      EXPECT_EQ(mirrored, pair.output);
+      coloured.insert(pair.input.cells.size() - static_cast<size_t>(std::ranges::count(pair.input.cells, 0)));
+    }
+    EXPECT_EQ(coloured, (std::multiset<size_t>{2, 2, 2}));
+    seen.insert(other.given.dump());
+  }
+  EXPECT_GT(seen.size(), 50u);
 }
 
 TEST(ArcAgi, IsOnePuzzleInOtherColours) {

@@ -52,6 +52,40 @@ TEST(ObjectProperties, CountsEachItemOnce) {
   EXPECT_THROW(task.verify(endless, "2"), Error);
 }
 
+// Two of the items of kFirst become items of which size and material alone are known.
+TEST(ObjectProperties, WhatIsHiddenMayDecide) {
+  constexpr uint8_t kNot = object_properties::kHidden;
+  EXPECT_EQ(items_after("trade_unseen", {3, 9, 8}),
+            (Items{{9, kNot, kNot, 8, kNot, kNot}, {9, kNot, kNot, 8, kNot, kNot}, {2, 2, 0, 4, 1, 6}}));
+  const TaskEntry& task = object_properties::kTask;
+  nlohmann::json given = {{"items", kFirst}, {"in_runs", 0}, {"changes", {{"trade_unseen", 3, 9, 8}}}, {"question", {{0, 9}, {3, 4}}}};
+  EXPECT_TRUE(task.verify(given, "3").accepted());
+  EXPECT_FALSE(task.verify(given, "unknown").accepted());
+  given["question"] = {{1, 2}};  // a colour
+  for (const char* good : {"unknown", "Unknown", "未知"}) EXPECT_TRUE(task.verify(given, good).accepted()) << good;
+  for (const char* bad : {"1", "0", "3", "known", ""}) EXPECT_FALSE(task.verify(given, bad).accepted()) << bad;
+  given["question"] = {{1, 2}, {0, 9}};  // whatever their colour
+  EXPECT_TRUE(task.verify(given, "3").accepted());
+  given["changes"].push_back({"recolour", 9, 5});
+  given["question"] = {{1, 5}};
+  EXPECT_TRUE(task.verify(given, "2").accepted());
+  given["changes"].push_back({"twin", 1, 5});  // chooses by smells
+  EXPECT_THROW(task.verify(given, "2"), Error);
+}
+
+TEST(ObjectProperties, UnknownIsAnAnswerSometimes) {
+  const TaskEntry& task = object_properties::kTask;
+  int unknown = 0;
+  for (int64_t index = 0; index < 200; ++index) {
+    const auto made = make_puzzle(task, at_level(task.knobs, 10), 2, index);
+    if (made->puzzle.solution != "unknown") continue;
+    ++unknown;
+    EXPECT_EQ(task.in_language(made->puzzle, Language::kChinese).solution, "未知");
+  }
+  EXPECT_GT(unknown, 4);
+  EXPECT_LT(unknown, 60);
+}
+
 TEST(ObjectProperties, EachChangeComesAndNoAnswerIsCommon) {
   const TaskEntry& task = object_properties::kTask;
   std::set<std::string> kinds;

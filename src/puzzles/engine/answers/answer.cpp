@@ -1,5 +1,8 @@
 #include "puzzles/engine/answers/answer.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/text/text.h"
 #include "base/text/utf8.h"
 
@@ -64,11 +67,29 @@ std::string_view without_command(std::string_view text, std::string_view command
   return text;
 }
 
+// Every \text{…} becomes what stands between its braces; the text itself where one has no end.
+std::string without_text_commands(std::string_view text) {
+  constexpr std::string_view kText = "\\text{";
+  std::string out;
+  std::vector<bool> open;  // for each brace that has no end yet: whether it is one of \text
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text.substr(i, kText.size()) == kText) {
+      open.push_back(true);
+      i += kText.size() - 1;
+      continue;
+    }
+    if (text[i] == '{') open.push_back(false);
+    const bool ends_text = text[i] == '}' && !open.empty() && open.back();
+    if (text[i] == '}' && !open.empty()) open.pop_back();
+    if (!ends_text) out += text[i];
+  }
+  return std::ranges::find(open, true) == open.end() ? out : std::string(text);
+}
+
 std::string without_shell(std::string_view text) {
   text = trimmed(without_fence(trimmed(text)));
   text = trimmed(without_command(text, "\\boxed{"));
-  text = trimmed(without_command(text, "\\text{"));
-  return plain_characters(text);
+  return plain_characters(trimmed(without_text_commands(text)));
 }
 
 size_t count_of(std::string_view text, std::string_view what) {

@@ -1,5 +1,7 @@
 #include "puzzles/engine/grids/cells.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace longhaul::puzzles {
@@ -11,11 +13,19 @@ Neighbours::Neighbours(int64_t rows, int64_t columns) : columns_(columns) {
     if (cell % columns != 0) not_first_.add(cell);
     if (cell % columns != columns - 1) not_last_.add(cell);
   }
-  for (int64_t cell = 0; cell < rows * columns; ++cell) {
-    CellSet one;
-    one.add(cell);
-    beside_.push_back(beside_any(one));
-    around_.push_back(around_any(one).without(one));
+  beside_.resize(static_cast<size_t>(rows * columns));
+  around_.resize(static_cast<size_t>(rows * columns));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      const auto cell = static_cast<size_t>(r * columns + c);
+      for (int64_t y = std::max<int64_t>(r - 1, 0); y <= std::min(r + 1, rows - 1); ++y) {
+        for (int64_t x = std::max<int64_t>(c - 1, 0); x <= std::min(c + 1, columns - 1); ++x) {
+          if (y == r && x == c) continue;
+          around_[cell].add(y * columns + x);
+          if (y == r || x == c) beside_[cell].add(y * columns + x);
+        }
+      }
+    }
   }
 }
 

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "puzzles/engine/bits.h"
+
 namespace longhaul::puzzles {
 
 inline constexpr int64_t kMostCells = 256;
@@ -21,9 +23,7 @@ class CellSet {
   void add(int64_t cell) { words_[word(cell)] |= bit(cell); }
   void remove(int64_t cell) { words_[word(cell)] &= ~bit(cell); }
   bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
-  int64_t count() const {
-    return std::popcount(words_[0]) + std::popcount(words_[1]) + std::popcount(words_[2]) + std::popcount(words_[3]);
-  }
+  int64_t count() const { return bit_count(words_[0]) + bit_count(words_[1]) + bit_count(words_[2]) + bit_count(words_[3]); }
   int64_t first() const {  // -1: there is none
     for (size_t i = 0; i < words_.size(); ++i) {
       if (words_[i] != 0) return static_cast<int64_t>(i) * 64 + std::countr_zero(words_[i]);

@@ -1,6 +1,7 @@
 #include "puzzles/engine/grids/grid.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
 #include "base/error.h"
@@ -27,7 +28,7 @@ NumberGrid number_grid(const nlohmann::json& json, const std::string& where, int
       refuse_grid(where, fmt::format("rows of {} cells", grid.columns), fmt::format("row {} is another", r + 1));
     for (int64_t c = 0; c < grid.columns; ++c) {
       const nlohmann::json& cell = row[static_cast<size_t>(c)];
-      if (cell.is_string() && cell.get<std::string>() == blank) {
+      if (cell.is_string() && cell.get_ref<const std::string&>() == blank) {
         grid.at(r, c) = kBlank;
       } else if (cell.is_number_integer() && cell.get<int64_t>() >= 0 && cell.get<int64_t>() <= 1'000'000) {
         grid.at(r, c) = cell.get<int64_t>();
@@ -74,13 +75,19 @@ std::optional<NumberGrid> answered_grid(std::string_view payload, const std::str
 }
 
 std::string grid_lines(const NumberGrid& grid, const std::string& blank) {
+  char digits[24];
+  const auto text_of = [&](int64_t cell) -> std::string_view {
+    if (cell == kBlank) return blank;
+    return {digits, static_cast<size_t>(std::to_chars(digits, std::end(digits), cell).ptr - digits)};
+  };
   size_t width = blank.size();
-  const auto text_of = [&](int64_t cell) { return cell == kBlank ? blank : std::to_string(cell); };
   for (const int64_t cell : grid.cells) width = std::max(width, text_of(cell).size());
   std::string lines;
-  for (int64_t r = 0; r < grid.rows; ++r) {
-    for (int64_t c = 0; c < grid.columns; ++c) lines += fmt::format("{}{:>{}}", c == 0 ? "" : " ", text_of(grid.at(r, c)), width);
-    if (r + 1 < grid.rows) lines += '\n';
+  lines.reserve(grid.cells.size() * (width + 1));
+  for (size_t i = 0; i < grid.cells.size(); ++i) {
+    if (i > 0) lines += static_cast<int64_t>(i) % grid.columns == 0 ? '\n' : ' ';
+    const std::string_view text = text_of(grid.cells[i]);
+    lines.append(width - text.size(), ' ').append(text);
   }
   return lines;
 }

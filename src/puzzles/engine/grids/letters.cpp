@@ -25,7 +25,7 @@ LetterGrid letter_grid(const nlohmann::json& json, const std::string& where, int
     if (!row.is_array() || static_cast<int64_t>(row.size()) != grid.columns) refuse(fmt::format("row {} of another length", r + 1));
     for (int64_t c = 0; c < grid.columns; ++c) {
       const nlohmann::json& cell = row[static_cast<size_t>(c)];
-      const std::string letter = cell.is_string() ? cell.get<std::string>() : "";
+      const std::string_view letter = cell.is_string() ? std::string_view(cell.get_ref<const std::string&>()) : "";
       if (letter.size() != 1 || allowed.find(letter) == std::string_view::npos)
         refuse(fmt::format("something else in row {}, column {}", r + 1, c + 1));
       grid.at(r, c) = letter[0];
@@ -75,7 +75,7 @@ std::string letters_payload(const LetterGrid& grid) {
   std::string text = "[";
   for (int64_t r = 0; r < grid.rows; ++r) {
     text += r == 0 ? "[" : ", [";
-    for (int64_t c = 0; c < grid.columns; ++c) text += fmt::format("{}\"{}\"", c == 0 ? "" : ", ", grid.at(r, c));
+    for (int64_t c = 0; c < grid.columns; ++c) (text += c == 0 ? "\"" : ", \"").append(1, grid.at(r, c)) += '"';
     text += "]";
   }
   return text + "]";
