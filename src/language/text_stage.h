@@ -11,10 +11,11 @@
 
 namespace longhaul::language {
 
-// Whole packed rows: inputs and labels [tokens].
+// Whole packed rows: inputs and labels [tokens], and what the labels weigh in the loss; no weights: 1.
 struct PackedText {
   const layout::SequenceLayout& layout;
   const std::vector<int64_t>&inputs, &labels;
+  const std::vector<float>* weights = nullptr;
 };
 
 class TextStage {

@@ -3,9 +3,10 @@
 // forward pass of one micro-batch; the Step owns it.
 //
 // An auxiliary loss joins the graph at the activation beside which it was computed. The backward pass meets
-// it there with a gradient of 1, however often the forward pass of its block was run. The gradient of the
-// main loss must therefore also start as 1 (both are sums over tokens, and the Step divides the gradients),
-// and nothing needs to collect auxiliary losses. The Context keeps their values only, for reports.
+// it there with the gradient `auxiliary_scale`, however often the forward pass of its block was run. That is
+// 1 where the main loss is a sum over tokens that weigh 1 and its gradient starts as 1: both are such sums
+// then, and the Step divides the gradients. Nothing needs to collect auxiliary losses. The Context keeps
+// their values only, for reports.
 #pragma once
 
 #include <cstdint>
@@ -47,10 +48,18 @@ struct Context {
 
   // Returns the activation; its backward pass also runs that of `loss`. `loss`: a scalar that includes its coefficient and is a sum over the
   // tokens. Its value is recorded under the block's name; a block that is recomputed records the same value again.
-  Tensor join_auxiliary_loss(const std::string& block, const Tensor& activation, const Tensor& loss);
+  Tensor join_auxiliary_loss(const std::string& block, const Tensor& activation, const Tensor& loss) {
+    return join_weighted_loss(block, activation, loss, auxiliary_scale);
+  }
+  // The same, with this gradient: 1 for a loss whose tokens weigh as they do in the main loss.
+  Tensor join_weighted_loss(const std::string& block, const Tensor& activation, const Tensor& loss, double scale);
   // Reports a loss, or a further one of the block, whose gradient is handled elsewhere.
   void tell_auxiliary_loss(const std::string& block, const Tensor& loss);
-  std::map<std::string, Tensor> auxiliary_losses;                   // by block, without gradient; reading a value waits for the device
+  // The gradient of auxiliary losses, set before the forward pass: what a token of this micro-batch weighs in the main loss, on average over all
+  // its tokens, times the gradient with which the backward pass begins. The same on all ranks that share the micro-batch.
+  double auxiliary_scale = 1;
+  // By block, times the scale, as the Step divides it like the main loss; without gradient. Reading a value waits for the device.
+  std::map<std::string, Tensor> auxiliary_losses;
   std::map<std::string, std::map<std::string, Tensor>> statistics;  // scalars by name and block; likewise
   // What the updates of the routers' biases need from this rank's tokens, by the names of the biases: int64 [experts] counts of choices (router_bias.h), or quantiles (router_quantile.h).
   std::map<std::string, Tensor> choices_of_routers;

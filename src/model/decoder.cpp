@@ -9,7 +9,7 @@
 #include "kernels/cheap_tensors.h"
 #include "kernels/embedding/op.h"
 #include "kernels/linear/op.h"
-#include "kernels/linear_cross_entropy/op.h"
+#include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "kernels/norm/op.h"
 #include "kernels/recomputed.h"
 #include "model/linear.h"
@@ -316,18 +316,33 @@ Tensor Decoder::with_predictions(Context& context, const Tensor& hidden, std::sp
     run_layer(context, module.layer, stream, view, nullptr);
     h = read(context, module.norm, stream);
     const double weight = config_.predict_ahead_weight / static_cast<double>(predictions_.size());
-    const Tensor loss = context.ops.loss(head_input(h), share_of(*head_), ahead[k].labels_t, view).mul(weight);
-    result = context.join_auxiliary_loss(module.name, result, loss);
+    const Tensor loss = summed_loss(context, h, ahead[k].labels_t, ahead[k].weights_t, view).mul(weight);
+    result = context.join_weighted_loss(module.name, result, loss, 1);
     // Every tensor rank has the whole of it, and what ranks report is added up.
-    context.auxiliary_losses[module.name] = loss.detach().div(static_cast<double>(tensor_ranks_));
+    context.auxiliary_losses[module.name] = context.auxiliary_losses[module.name].div(static_cast<double>(tensor_ranks_));
   }
   return result;
 }
 
-Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels, const layout::SequenceView& view) {
-  const Tensor loss = context.ops.loss(head_input(hidden), share_of(*head_), labels, view);
+Tensor Decoder::summed_loss(Context& context, const Tensor& hidden, const Tensor& labels, const Tensor& weights,
+                            const layout::SequenceView& view) {
+  if (!weights.defined()) return context.ops.loss(head_input(hidden), share_of(*head_), labels, view);
+  const auto each = context.ops.log_probabilities(head_input(hidden), share_of(*head_), labels, view, {});
+  return each.log_probability_t.mul(weights.to(each.log_probability_t.scalar_type())).sum().neg();
+}
+
+Tensor Decoder::loss(Context& context, const Tensor& hidden, const Tensor& labels, const layout::SequenceView& view,
+                     const Tensor& weights) {
+  const Tensor loss = summed_loss(context, hidden, labels, weights, view);
   if (context.inspect) context.inspect("loss", loss);
   return loss;
+}
+
+kernels::TokenLogProbabilities Decoder::log_probabilities(Context& context, const Tensor& hidden, const Tensor& labels,
+                                                          const kernels::LogProbabilityOptions& options, const layout::SequenceView& view) {
+  const auto each = context.ops.log_probabilities(head_input(hidden), share_of(*head_), labels, view, options);
+  if (context.inspect) context.inspect("loss", each.log_probability_t);
+  return each;
 }
 
 Tensor Decoder::loss_each(const Tensor& hidden, const Tensor& labels) const {

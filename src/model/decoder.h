@@ -20,7 +20,9 @@
 
 namespace longhaul::kernels {
 class SavedTensors;
-}
+struct LogProbabilityOptions;  // linear_cross_entropy/log_probabilities.h
+struct TokenLogProbabilities;
+}  // namespace longhaul::kernels
 
 namespace longhaul::model {
 
@@ -36,6 +38,7 @@ class ToeplitzPositions;
 // later as the module's number (from 1 on), and the token after that, which the module predicts; −1: the document has none.
 struct TokensAhead {
   Tensor ids_t, labels_t;  // int64 [tokens]
+  Tensor weights_t{};      // what the label weighs in the loss, [tokens]; undefined: 1
 };
 
 class Decoder {
@@ -78,9 +81,16 @@ class Decoder {
   Tensor hidden(Context& context, const Tensor& ids_t, const layout::SequenceView& view, const DecoderRows* rows = nullptr);
   DecoderState make_state() const;               // an empty state for this rank's layers; kUsage where the model is not causal
   Tensor logits(const Tensor& hidden_td) const;  // [tokens, vocabulary] in fp32 (fp64 in fp64 models); no gradient
-  // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none). Auxiliary losses are not in the number, but its backward
-  // pass runs theirs (Context::join_auxiliary_loss). The view may be left out where there is one rank.
-  Tensor loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t, const layout::SequenceView& view = {});
+  // Scalar: Σ of the loss over labelled tokens (labels_t int64 [tokens], −1: none), each times its weight where weights_t [tokens] is defined.
+  // Auxiliary losses are not in the number, but its backward pass runs theirs (Context::join_auxiliary_loss). The view may be left out where there is
+  // one rank.
+  Tensor loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t, const layout::SequenceView& view = {},
+              const Tensor& weights_t = {});
+  // Of each token: the log-probability of its label, and what else the options ask for, [tokens], 0 where there is no label. Any loss is made of them
+  // outside, with a gradient for every token; all tensor ranks must make the same. Last stage. Auxiliary losses run as with loss(): where the loss is
+  // no sum over tokens with gradient 1, context.auxiliary_scale says so.
+  kernels::TokenLogProbabilities log_probabilities(Context& context, const Tensor& hidden_td, const Tensor& labels_t,
+                                                   const kernels::LogProbabilityOptions& options, const layout::SequenceView& view = {});
   Tensor loss_each(const Tensor& hidden_td, const Tensor& labels_t) const;  // [tokens], without auxiliary losses and gradient
 
  private:
@@ -89,6 +99,8 @@ class Decoder {
   struct Prediction;
   Layer make_layer(const std::string& prefix, int64_t layer);
   Tensor head_input(const Tensor& hidden_td) const;
+  Tensor summed_loss(Context& context, const Tensor& hidden_td, const Tensor& labels_t, const Tensor& weights_t,
+                     const layout::SequenceView& view);
   Tensor read(Context& context, const Norm& norm,
               Stream& stream) const;  // adds the branch to the residual, and leaves the residual of the next addition
   void run_layer(Context& context, Layer& layer, Stream& stream, const layout::SequenceView& view, const MixerRows* state) const;

@@ -5,7 +5,7 @@
 #include "kernels/bidirectional/op.h"
 #include "kernels/delta_rule/op.h"
 #include "kernels/experts/sorted.h"
-#include "kernels/linear_cross_entropy/op.h"
+#include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "kernels/linear_recurrence/op.h"
 #include "kernels/norm/op.h"
 #include "kernels/scan/op.h"
@@ -99,6 +99,11 @@ Tensor LocalOps::embed(const Tensor& ids, const VocabularyShare& table, const ke
 
 Tensor LocalOps::loss(const Tensor& hidden, const VocabularyShare& head, const Tensor& labels, const layout::SequenceView&) {
   return kernels::linear_cross_entropy_sum(hidden, head.weights.weight, labels, head.weights.sinks.weight, {}, head.weights.kept);
+}
+
+kernels::TokenLogProbabilities LocalOps::log_probabilities(const Tensor& hidden, const VocabularyShare& head, const Tensor& labels,
+                                                           const layout::SequenceView&, const kernels::LogProbabilityOptions& options) {
+  return kernels::token_log_probabilities(hidden, {head.weights.weight, head.weights.sinks.weight, head.weights.kept}, labels, options);
 }
 
 Tensor LocalOps::experts(const Tensor& hidden, const ExpertChoices& choices, const ExpertProduct& product) {

@@ -29,6 +29,8 @@ struct ScanStates;  // scan/op.h
 struct CumulativeSoftmax;
 struct ToeplitzStates;  // toeplitz/op.h
 struct DeltaRuleInputs;
+struct LogProbabilityOptions;  // linear_cross_entropy/log_probabilities.h
+struct TokenLogProbabilities;
 }  // namespace longhaul::kernels
 
 namespace longhaul::model {
@@ -129,6 +131,10 @@ class ParallelOps {
                        const layout::SequenceView& view) = 0;
   // The loss summed over this context rank's labelled tokens (labels_t int64 [tokens]), a scalar that is the same on all its tensor ranks.
   virtual Tensor loss(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) = 0;
+  // The log-probability of each of these labels, [tokens], the same on all tensor ranks of this context rank; so must be the gradients that come back.
+  virtual kernels::TokenLogProbabilities log_probabilities(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t,
+                                                           const layout::SequenceView& view,
+                                                           const kernels::LogProbabilityOptions& options) = 0;
 
   // Sends every token to its experts, on whatever rank they are, and returns the weighted sum of their results: Σ_k weight · product. [own tokens, hidden]
   virtual Tensor experts(const Tensor& hidden_td, const ExpertChoices& choices, const ExpertProduct& product) = 0;
@@ -167,6 +173,9 @@ class LocalOps final : public ParallelOps {
   Tensor embed(const Tensor& ids_t, const VocabularyShare& table, const kernels::EmbeddingTable* positions,
                const layout::SequenceView& view) override;
   Tensor loss(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t, const layout::SequenceView& view) override;
+  kernels::TokenLogProbabilities log_probabilities(const Tensor& hidden_td, const VocabularyShare& head, const Tensor& labels_t,
+                                                   const layout::SequenceView& view,
+                                                   const kernels::LogProbabilityOptions& options) override;
   Tensor experts(const Tensor& hidden_td, const ExpertChoices& choices, const ExpertProduct& product) override;
   Tensor sum_statistics(const Tensor& x) override { return x; }
   OfReplicas of_replicas(const Tensor& x) override { return {x, 0}; }

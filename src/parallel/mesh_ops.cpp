@@ -123,6 +123,14 @@ Tensor MeshOps::loss(const Tensor& hidden, const model::VocabularyShare& head, c
   return vocabulary_loss(tensor_group(), all, head, labels);
 }
 
+kernels::TokenLogProbabilities MeshOps::log_probabilities(const Tensor& hidden, const model::VocabularyShare& head, const Tensor& labels,
+                                                          const SequenceView& view, const kernels::LogProbabilityOptions& options) {
+  if (tensor_ranks() == 1) return local_.log_probabilities(hidden, head, labels, view, options);
+  LONGHAUL_ASSERT(labels.size(0) == view.tokens(), "{} labels, a view of {}", labels.size(0), view.tokens());
+  const Tensor all = gather_rows(tensor_group(), hidden, view.tensor_lengths(), kTensorTokens);
+  return vocabulary_log_probabilities(tensor_group(), all, head, labels, options);
+}
+
 Tensor MeshOps::experts(const Tensor& hidden, const model::ExpertChoices& choices, const model::ExpertProduct& product) {
   if (groups_.size(Axis::kEp) == 1 && groups_.size(Axis::kEtp) == 1) return local_.experts(hidden, choices, product);
   return dispatch_to_experts(groups_, experts_, hidden, choices, product, turns_);

@@ -47,6 +47,9 @@ class MeshOps final : public model::ParallelOps {
                const layout::SequenceView& view) override;
   Tensor loss(const Tensor& hidden_td, const model::VocabularyShare& head, const Tensor& labels_t,
               const layout::SequenceView& view) override;
+  kernels::TokenLogProbabilities log_probabilities(const Tensor& hidden_td, const model::VocabularyShare& head, const Tensor& labels_t,
+                                                   const layout::SequenceView& view,
+                                                   const kernels::LogProbabilityOptions& options) override;
   Tensor experts(const Tensor& hidden_td, const model::ExpertChoices& choices, const model::ExpertProduct& product) override;
   Tensor sum_statistics(const Tensor& x) override;
   model::OfReplicas of_replicas(const Tensor& x) override;

@@ -1,7 +1,6 @@
 #include "parallel/vocabulary.h"
 
-#include "kernels/differentiable.h"
-#include "kernels/linear_cross_entropy/raw.h"
+#include "kernels/linear_cross_entropy/log_probabilities.h"
 
 namespace longhaul::parallel {
 namespace {
@@ -14,34 +13,34 @@ Tensor reduced(comm::Communicator& group, const Tensor& x, Reduction reduction, 
   return result;
 }
 
+// The terms of all rows from those of each rank's: L from the L of the ranks, and with w = e^{L_rank − L} the entropy Σ w (H_rank − log w).
+kernels::TokenLogits joined(comm::Communicator& group, const kernels::TokenLogits& of_rank) {
+  const Tensor largest = reduced(group, of_rank.logsumexp_t, Reduction::kMax, "largest log-sum-exps");
+  const Tensor sum = reduced(group, of_rank.logsumexp_t.sub(largest).exp(), Reduction::kSum, "sums of exponentials");
+  kernels::TokenLogits all{largest + sum.log(), reduced(group, of_rank.label_t, Reduction::kSum, "logits of labels")};
+  if (!of_rank.entropy_t.defined()) return all;
+  const Tensor log_w = of_rank.logsumexp_t.sub(all.logsumexp_t);
+  all.entropy_t = reduced(group, of_rank.entropy_t.sub(log_w).mul(log_w.exp()), Reduction::kSum, "entropies");
+  return all;
+}
+
+kernels::VocabularyRows rows_of(comm::Communicator& group, const model::VocabularyShare& head) {
+  return {head.first_row, [&group](const kernels::TokenLogits& of_rank) { return joined(group, of_rank); }};
+}
+
 }  // namespace
 
 Tensor vocabulary_loss(comm::Communicator& group, const Tensor& hidden, const model::VocabularyShare& head, const Tensor& labels) {
-  const Tensor& weight = head.weights.weight;
-  const kernels::GradientSink& sink = head.weights.sinks.weight;
-  return kernels::differentiable("vocabulary_loss", {hidden, weight}, [&]() -> kernels::Recorded {
-    // By arithmetic, which meta tensors know as well.
-    const Tensor row = labels.sub(head.first_row), here = row.ge(0).bitwise_and(row.lt(weight.size(0))).bitwise_and(labels.ge(0));
-    const Tensor own = row.add(1).mul(here).sub(1);
-    const kernels::TokenLogits of_rank =
-        kernels::token_logits({.hidden_td = hidden, .weight_vd = weight, .labels_t = own, .kept = head.weights.kept});
-    const Tensor largest = reduced(group, of_rank.logsumexp_t, Reduction::kMax, "largest log-sum-exps");
-    const Tensor sum = reduced(group, of_rank.logsumexp_t.sub(largest).exp(), Reduction::kSum, "sums of exponentials");
-    const Tensor logsumexp = largest + sum.log(), label = reduced(group, of_rank.label_t, Reduction::kSum, "logits of labels");
-    const Tensor labelled = labels.ge(0).to(logsumexp.scalar_type());
-    return {.results = {logsumexp.sub(label).mul(labelled).sum()},
-            .saved = {hidden, weight, own, logsumexp, labelled},
-            .backward =
-                [sink, kept = head.weights.kept](const kernels::BackwardCall& call) {
-                  const kernels::TokenLogitsInputs again{
-                      .hidden_td = call.saved[0], .weight_vd = call.saved[1], .labels_t = call.saved[2], .kept = kept};
-                  const Tensor d_loss = call.saved[4].mul(call.gradients[0]), d_hidden = at::empty_like(call.saved[0]);
-                  const kernels::TokenLogits of{d_loss, d_loss.neg()};
-                  kernels::token_logits_backward_to_sink(again, call.saved[3], of, d_hidden, sink);
-                  return std::vector<Tensor>{d_hidden, Tensor()};
-                },
-            .sinks = {sink}};
-  })[0];
+  const auto each = kernels::log_probabilities_of_all(hidden, {head.weights.weight, head.weights.sinks.weight, head.weights.kept}, labels,
+                                                      {}, rows_of(group, head));
+  return each.log_probability_t.sum().neg();
+}
+
+kernels::TokenLogProbabilities vocabulary_log_probabilities(comm::Communicator& group, const Tensor& hidden,
+                                                            const model::VocabularyShare& head, const Tensor& labels,
+                                                            const kernels::LogProbabilityOptions& options) {
+  return kernels::token_log_probabilities(hidden, {head.weights.weight, head.weights.sinks.weight, head.weights.kept}, labels, options,
+                                          rows_of(group, head));
 }
 
 }  // namespace longhaul::parallel

@@ -121,6 +121,7 @@ std::vector<ProofLayout> proof_layouts(const ProofLayout& own) {
   layouts.push_back(proof_layout({.ranks = 4, .tp = 2, .zero = 3}, true, kNone, true));
   layouts.push_back(proof_layout({.pp = 2, .pipeline = {.schedule = kZbH1}}, true, kFull, true));
   for (ProofLayout& each : elastic_layouts(4)) layouts.push_back(std::move(each));
+  for (ProofLayout& each : weighted_layouts()) layouts.push_back(std::move(each));
   for (const ParallelOptions& each : std::vector<ParallelOptions>{{.tp = 4}, {.tp = 4, .zero = 3}}) layouts.push_back(proof_layout(each));
   if (own.parallel.world() > 1 && std::ranges::find(layouts, own.name, &ProofLayout::name) == layouts.end()) layouts.push_back(own);
   return layouts;
@@ -141,6 +142,17 @@ ProofLayout own_layout(const recipe::Recipe& recipe) {
   if (own.world() >= 2 * own.needed()) own.workers = parallel::workers_of(recipe.optim.outer, own, own.world());
   const ProofLayout layout = proof_layout(own, true, recipe.train.recompute, recipe.train.offload != recipe::Offload::kNone);
   return recipe.train.elastic ? made_elastic(layout) : layout;
+}
+
+std::vector<ProofLayout> weighted_layouts() {
+  std::vector<ProofLayout> layouts;
+  for (const ParallelOptions& each : std::vector<ParallelOptions>{
+           {.tp = 2, .cp = 2}, {.ranks = 4, .pp = 2, .zero = 1, .pipeline = {.schedule = recipe::PipelineSchedule::kZbH1}}}) {
+    layouts.push_back(proof_layout(each));
+    layouts.back().weighted = true;
+    layouts.back().name += "-weighted";
+  }
+  return layouts;
 }
 
 std::vector<ProofLayout> elastic_layouts(int64_t ranks) {

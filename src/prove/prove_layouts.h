@@ -24,6 +24,7 @@ struct ProofLayout {
   const ProofMistake* mistake = nullptr;  // a mistake planted in the ranks, in fp64 only or in bf16 only
   bool processes = false;                 // true: its ranks are processes; false: threads
   bool elastic = false;                   // train.elastic: compared bit for bit with an elastic run of one process
+  bool weighted = false;                  // true: every label weighs something else in the loss, some nothing
 };
 ProofLayout proof_layout(recipe::ParallelOptions parallel, bool packed = true, recipe::Recompute recompute = recipe::Recompute::kNone,
                          bool offload = false);  // named after its choices
@@ -35,6 +36,8 @@ std::vector<ProofLayout> proof_layouts(const ProofLayout& own);
 ProofLayout own_layout(const recipe::Recipe& recipe);
 // Layouts with train.elastic on at most `ranks` ranks: all of them replicas, which are the only thing that may change in such a run.
 std::vector<ProofLayout> elastic_layouts(int64_t ranks);
+// Layouts whose loss is made of single tokens' log-probabilities.
+std::vector<ProofLayout> weighted_layouts();
 // A few layouts of at most `ranks` processes: one for each kind of communication.
 std::vector<ProofLayout> process_layouts(const recipe::ModelConfig& model, int64_t ranks);
 

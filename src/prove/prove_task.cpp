@@ -53,6 +53,16 @@ ProofBatch batch_of(int64_t first_row, int64_t rows, int64_t step, int64_t vocab
   return batch;
 }
 
+// Labels weigh 0 to 3 quarters of 2; those that weigh nothing are none.
+void weigh_labels(ProofBatch& batch, int64_t first_row, int64_t step) {
+  const RandomStream stream(kProofSeed, fmt::format("prove/weights/{}", step));
+  for (size_t i = 0; i < batch.labels.size(); ++i) {
+    const uint64_t quarters = stream.below(static_cast<uint64_t>(first_row * kRowTokens) + i, 4);
+    if (quarters == 0) batch.labels[i] = layout::kIgnoreLabel;
+    batch.weights.push_back(0.5f * static_cast<float>(quarters));
+  }
+}
+
 recipe::ModelConfig model_of(recipe::ModelConfig config, const parallel::Ranks& ranks, const ProofMistake* mistake) {
   if (mistake != nullptr && mistake->model) mistake->model(ranks.place(), config);
   return config;
@@ -231,11 +241,13 @@ train::StepWork ProofTask::prepare(int64_t step) {
   const int64_t own = rows_ / place.mesh.size(Axis::kDp);
   const int64_t in_micro_batch = proof_rows_at_once(decoder_.config(), place.mesh.size(Axis::kPp), own);
   micro_batches_.clear();
-  work_ = {};
+  work_ = {.auxiliary_by_weight = layout_.weighted};
   for (int64_t row = 0; row < own; row += in_micro_batch) {
     const int64_t first = place.coordinate(Axis::kDp) * own + row;
     ProofBatch batch = batch_of(first, in_micro_batch, step, decoder_.config().vocabulary, layout_.packed, masked_);
-    for (const int64_t label : batch.labels) work_.weight += label >= 0 ? 1 : 0;
+    if (layout_.weighted) weigh_labels(batch, first, step);
+    for (size_t i = 0; i < batch.labels.size(); ++i)
+      work_.weight += batch.labels[i] < 0 ? 0 : layout_.weighted ? static_cast<double>(batch.weights[i]) : 1;
     work_.tokens += in_micro_batch * kRowTokens;
     if (mistake_ != nullptr && mistake_->batch) mistake_->batch(place, batch);
     micro_batches_.push_back(std::move(batch));
@@ -254,7 +266,7 @@ Tensor ProofTask::forward(model::Context& context, int64_t micro_batch, const Te
 
 language::PackedText ProofTask::text_of(int64_t micro_batch) const {
   const ProofBatch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
-  return {batch.layout, batch.ids, batch.labels};
+  return {batch.layout, batch.ids, batch.labels, layout_.weighted ? &batch.weights : nullptr};
 }
 
 }  // namespace longhaul::prove

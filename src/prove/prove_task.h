@@ -35,6 +35,7 @@ int64_t proof_rows_at_once(const recipe::ModelConfig& model, int64_t stages, int
 struct ProofBatch {
   layout::SequenceLayout layout;
   std::vector<int64_t> ids, labels;
+  std::vector<float> weights;  // of the labels; empty: 1
 };
 
 // A replica's share of the rows; a stage's share of the layers.

@@ -35,6 +35,7 @@ Tensor Passes::forward_stage(int64_t chunk, int64_t micro_batch, const Tensor& e
   context.choices_so_far = choices_so_far_;
   context.chunk = chunk;
   context.inspect = options_.inspect;
+  context.auxiliary_scale = options_.auxiliary_scale;
   const Tensor leaving = task_.forward(context, micro_batch, entering);
   if (last) losses_.add(leaving.detach(), micro_batch);
   for (const auto& [block, auxiliary] : context.auxiliary_losses) auxiliary_losses_.add(auxiliary, micro_batch);

@@ -20,6 +20,7 @@ class Passes {
     uint64_t seed = 0;
     bool training = true;
     std::function<void(const std::string& block, const Tensor& output)> inspect{};
+    double auxiliary_scale = 1;  // StepWork::auxiliary_scale() of the whole step
     // Which of the step's micro-batches these are: of which replica of the worker (this rank's own), and how many it has in the step, where not all
     // are run.
     std::optional<int64_t> replica{}, micro_batches{};

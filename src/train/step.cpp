@@ -129,7 +129,8 @@ std::optional<optim::NormOfBatch> norm_of_first(Task& task, parallel::Ranks& ran
   if (work.micro_batches < 2 || work.weight <= 0 || ranks.tree() != nullptr) return std::nullopt;
   const double share = 1 / static_cast<double>(work.micro_batches);
   ranks.begin_step(task.parameters(), 1);
-  Passes(task, ranks, {.step = step, .seed = options.seed, .micro_batches = work.micro_batches}).train(1);
+  Passes(task, ranks, {.step = step, .seed = options.seed, .auxiliary_scale = work.auxiliary_scale(), .micro_batches = work.micro_batches})
+      .train(1);
   ranks.sum_gradients(task.parameters());
   const optim::GradientNorm norm = norm_of(task, ranks, 1 / (work.weight * share));
   task.parameters().zero_gradients();
@@ -157,7 +158,7 @@ class Measurement {
         ranks_(ranks),
         step_(step),
         options_(options),
-        passes_(task, ranks, {.step = step, .seed = options.seed}),
+        passes_(task, ranks, {.step = step, .seed = options.seed, .auxiliary_scale = work.auxiliary_scale()}),
         work_(work) {
     scale_ = work.weight > 0 ? 1.0 / work.weight : 0.0;
   }

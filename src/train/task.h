@@ -31,6 +31,9 @@ struct StepWork {
   int64_t micro_batches = 0;
   double weight = 0;   // that the summed loss is divided by: labelled tokens of the whole step
   int64_t tokens = 0;  // that count as trained; weight and tokens are of this replica, the step adds them up
+  // Auxiliary losses are sums over all tokens. True: they count by what a token weighs on average, weight / tokens of the whole step; false: by 1.
+  bool auxiliary_by_weight = false;
+  double auxiliary_scale() const { return auxiliary_by_weight && tokens > 0 ? weight / static_cast<double>(tokens) : 1; }
 };
 
 // A mean, as what it is made of.

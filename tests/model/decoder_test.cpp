@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "model/arena.h"
 #include "model/state.h"
 #include "support/variant_models.h"
@@ -107,6 +108,37 @@ TEST_P(DecoderKinds, GradientOfEveryParameterIsTheLosssSlope) {
     }
   }
   EXPECT_EQ(logical, layout::parameters(GetParam().config).size());
+}
+
+// All gradients, those of experts' auxiliary losses and of tokens ahead too, are 0.25 times those of a loss whose tokens weigh 1.
+TEST_P(DecoderKinds, ALossOfAnotherScaleHasAuxiliaryLossesOfThatScale) {
+  Decoder decoder = filled_decoder(GetParam().config);
+  const Documents documents = documents_of({12, 9}, GetParam().config.vocabulary);
+  const std::vector<Tensor> gradients = gradients_of(decoder, {documents});
+  decoder.parameters().zero_gradients();
+  LocalOps ops;
+  Context context(ops, decoder.precision());
+  context.auxiliary_scale = 0.25;
+  const Tensor hidden = decoder.hidden(context, id_tensor(documents.ids), documents.layout);
+  const Tensor weights = at::full({documents.layout.tokens()}, 0.25, at::kFloat);
+  decoder.loss(context, hidden, id_tensor(documents.labels), {}, weights).backward();
+  for (size_t p = 0; p < gradients.size(); ++p) {
+    EXPECT_LT(relative_error(decoder.parameters().all()[p]->grad, gradients[p] * 0.25), 1e-10) << p;
+  }
+}
+
+// Σ w (−log p) and the entropy, from the whole logits and the head's own gradient.
+TEST_P(DecoderKinds, LogProbabilitiesAreThoseOfTheLogits) {
+  Decoder decoder = filled_decoder(GetParam().config);
+  const Documents documents = documents_of({12, 9}, GetParam().config.vocabulary);
+  LocalOps ops;
+  Context context(ops, decoder.precision());
+  const Tensor hidden = decoder.hidden(context, id_tensor(documents.ids), documents.layout), labels = id_tensor(documents.labels);
+  const auto found = decoder.log_probabilities(context, hidden, labels, {.temperature = 2, .entropy = true});
+  const at::NoGradGuard guard;
+  const Tensor log_p = decoder.logits(hidden).div(2).log_softmax(1), labelled = labels.ge(0);
+  EXPECT_LT(relative_error(found.log_probability_t, log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).mul(labelled)), 1e-12);
+  EXPECT_LT(relative_error(found.entropy_t, log_p.exp().mul(log_p).sum(1).neg().mul(labelled)), 1e-12);
 }
 
 TEST_P(DecoderKinds, PackedDocumentsAreTheSameAsOneAtATime) {

@@ -94,5 +94,36 @@ TEST(Vocabulary, MakesItsLogitsOncePerPass) {
   }
 }
 
+// Rows that no number divides, at a temperature, with a gradient of its own for every token and result; tokens without a label are left out first.
+TEST(Vocabulary, PartsGiveTheLogProbabilitiesOfTheWhole) {
+  const Whole of;
+  const kernels::LogProbabilityOptions options{.temperature = 0.7, .entropy = true, .logsumexp = true, .chunk = 2};
+  const Tensor d = at::linspace(-1, 2, 3 * kRowTokens, at::kDouble).view({3, kRowTokens}), labelled = of.labels.ge(0);
+  const auto weighed = [&](const kernels::TokenLogProbabilities& each) {
+    return (each.log_probability_t * d[0] + each.entropy_t * d[1] + each.logsumexp_t.square() * d[2]).sum();
+  };
+  const Tensor leaf = of.hidden.clone().requires_grad_(), whole = of.weight.clone().requires_grad_();
+  const Tensor z = at::mm(leaf, whole.t()).div(0.7), log_p = z.log_softmax(1);
+  const kernels::TokenLogProbabilities expected{log_p.gather(1, of.labels.clamp_min(0).unsqueeze(1)).squeeze(1).mul(labelled),
+                                                log_p.exp().mul(log_p).sum(1).neg().mul(labelled), z.logsumexp(1).mul(labelled)};
+  weighed(expected).backward();
+  const int64_t begins[] = {0, 5, 6, kWords};
+  comm::run_ranks(3, [&](comm::Communicator& rank) {
+    const int64_t first = begins[rank.rank()], rows = begins[rank.rank() + 1] - first;
+    const Tensor weight = of.weight.narrow(0, first, rows).clone().requires_grad_(), hidden = of.hidden.clone().requires_grad_();
+    const Tensor buffer = at::zeros({rows, kChannels}, at::kDouble);
+    const auto own = vocabulary_log_probabilities(
+        rank, hidden, {.weights = {.weight = weight, .sinks = {.weight = buffer}}, .first_row = first}, of.labels, options);
+    weighed(own).backward();
+    EXPECT_LT((own.log_probability_t - expected.log_probability_t).abs().max().item<double>(), 1e-13);
+    EXPECT_LT((own.entropy_t - expected.entropy_t).abs().max().item<double>(), 1e-13);
+    EXPECT_LT((own.logsumexp_t - expected.logsumexp_t).abs().max().item<double>(), 1e-13);
+    const Tensor sum = hidden.grad().clone();
+    rank.all_reduce(sum, comm::Reduction::kSum, {"gradients of hidden"}).wait();
+    EXPECT_LT((sum - leaf.grad()).abs().max().item<double>(), 1e-12);
+    EXPECT_LT((buffer - whole.grad().narrow(0, first, rows)).abs().max().item<double>(), 1e-12);
+  });
+}
+
 }  // namespace
 }  // namespace longhaul::parallel::vocabulary_test

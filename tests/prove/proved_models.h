@@ -75,7 +75,10 @@ inline void expect_equal(const recipe::ModelConfig& config, bool experts, const 
     }
     const bool elastic = proof.layout.ends_with("-elastic");
     EXPECT_TRUE(!elastic || proof.worst == 0) << proof.layout << ": " << proof.worst << " in " << proof.tensor;
-    std::string& earlier = before[elastic ? "elastic" : proof.layout.ends_with("-rows") ? "rows" : "packed"];
+    std::string& earlier = before[elastic                               ? "elastic"
+                                  : proof.layout.ends_with("-weighted") ? "weighted"
+                                  : proof.layout.ends_with("-rows")     ? "rows"
+                                                                        : "packed"];
     EXPECT_EQ(proof.resumed_from, earlier.empty() ? "one" : earlier);
     earlier = proof.layout;
   }

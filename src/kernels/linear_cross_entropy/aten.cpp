@@ -55,10 +55,14 @@ void token_logits_aten(const CrossEntropyProblem& problem, const TokenLogits& ou
   const Tensor wide_weight = problem.weight_vd.to(problem.sum_type());
   for (int64_t begin = 0; begin < problem.tokens(); begin += problem.options.chunk) {
     const int64_t rows = std::min(problem.options.chunk, problem.tokens() - begin);
-    const Tensor logits = at::mm(problem.hidden_td.narrow(0, begin, rows).to(wide_weight.scalar_type()), wide_weight.t());
-    const Tensor labels = problem.labels_t.narrow(0, begin, rows);
-    out.logsumexp_t.narrow(0, begin, rows).copy_(logits.logsumexp(1));
+    Tensor logits = at::mm(problem.hidden_td.narrow(0, begin, rows).to(wide_weight.scalar_type()), wide_weight.t());
+    if (problem.logit_scale != 1) logits.mul_(problem.logit_scale);
+    const Tensor labels = problem.labels_t.narrow(0, begin, rows), lse = logits.logsumexp(1);
+    out.logsumexp_t.narrow(0, begin, rows).copy_(lse);
     out.label_t.narrow(0, begin, rows).copy_(logits.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).masked_fill_(labels.lt(0), 0));
+    if (!out.entropy_t.defined()) continue;
+    logits.sub_(lse.unsqueeze(1));
+    out.entropy_t.narrow(0, begin, rows).copy_(logits.exp().mul_(logits).sum(1).neg_());
   }
 }
 
@@ -69,8 +73,17 @@ void token_logits_backward_aten(const CrossEntropyProblem& problem, const TokenL
     const auto column = [&](const Tensor& x_t) { return x_t.narrow(0, begin, rows).unsqueeze(1); };
     const Tensor hidden = problem.hidden_td.narrow(0, begin, rows), labels = column(problem.labels_t);
     Tensor dz = at::mm(hidden.to(wide_weight.scalar_type()), wide_weight.t());
-    dz.sub_(column(of.logsumexp_t)).exp_().mul_(column(of.upstream.logsumexp_t));
+    if (problem.logit_scale != 1) dz.mul_(problem.logit_scale);
+    dz.sub_(column(of.logsumexp_t));
+    if (of.entropy_t.defined()) {
+      const Tensor log_p = dz, d_entropy = column(of.upstream.entropy_t);
+      dz = log_p.exp();
+      dz.mul_(log_p.add_(column(of.entropy_t)).mul_(d_entropy).neg_().add_(column(of.upstream.logsumexp_t)));
+    } else {
+      dz.exp_().mul_(column(of.upstream.logsumexp_t));
+    }
     dz.scatter_add_(1, labels.clamp_min(0), column(of.upstream.label_t).masked_fill(labels.lt(0), 0));
+    if (problem.logit_scale != 1) dz.mul_(problem.logit_scale);
     dz = dz.to(hidden.scalar_type());
     if (into.hidden_td.defined()) {
       Tensor target = into.hidden_td.narrow(0, begin, rows);

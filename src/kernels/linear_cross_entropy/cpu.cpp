@@ -43,7 +43,7 @@ uint16_t rounded_to(uint16_t, float x) { return c10::BFloat16(x).x; }
 template <class Element>
 class FusedHead {
  public:
-  // given: the log-sum-exp is known, and gradients are those of it and of the label's logit.
+  // given: the log-sum-exp (and the entropy, where it has a gradient) is known, and gradients are those of it and of the label's logit.
   FusedHead(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients, const TokenLogitsGradient* given = nullptr)
       : options_(problem.options),
         kept_(problem.kept),
@@ -57,12 +57,16 @@ class FusedHead {
         weight_vd_(problem.weight_vd),
         weight_(elements(problem.weight_vd)),
         labels_(problem.labels_t.const_data_ptr<int64_t>()),
+        logit_scale_(static_cast<float>(problem.logit_scale)),
         d_hidden_(gradients.hidden_td.defined() ? static_cast<Element*>(gradients.hidden_td.mutable_data_ptr()) : nullptr),
         sink_(gradients.sink_vd.defined() ? gradients.sink_vd.mutable_data_ptr<float>() : nullptr) {
     if (given == nullptr) return;
     known_lse_ = given->logsumexp_t.const_data_ptr<float>();
     d_lse_ = given->upstream.logsumexp_t.const_data_ptr<float>();
     d_label_ = given->upstream.label_t.const_data_ptr<float>();
+    if (!given->entropy_t.defined()) return;
+    known_entropy_ = given->entropy_t.const_data_ptr<float>();
+    d_entropy_ = given->upstream.entropy_t.const_data_ptr<float>();
   }
 
   Tensor loss() {
@@ -74,6 +78,7 @@ class FusedHead {
   void logits(const TokenLogits& out) {
     out_lse_ = out.logsumexp_t.mutable_data_ptr<float>();
     out_label_ = out.label_t.mutable_data_ptr<float>();
+    if (out.entropy_t.defined()) out_entropy_ = out.entropy_t.mutable_data_ptr<float>();
     run();
   }
 
@@ -141,7 +146,8 @@ class FusedHead {
     float *logits, *sums_rd;  // sums_rd is O
     Element* terms;           // where they are not kept
     float base[kRows], rescale[kRows], label_logit[kRows];
-    double sum[kRows];
+    double sum[kRows], weighted[kRows];
+    float level[kRows], slope[kRows];  // where the entropy has a gradient: dz = p (level + slope log p)
   };
 
   void token_rows(int64_t begin, int64_t end) {
@@ -157,6 +163,8 @@ class FusedHead {
         std::fill_n(scratch.base, count, -std::numeric_limits<float>::infinity());
       std::fill_n(scratch.label_logit, count, 0.0f);  // of tokens without a label
       std::fill_n(scratch.sum, count, 0.0);
+      std::fill_n(scratch.weighted, count, 0.0);
+      if (d_entropy_ != nullptr) slopes(scratch, at, count);
       for (int64_t b = 0; b < blocks_.count; ++b) {
         Element* terms = sink_ != nullptr ? terms_ + (b * chunk_ + at) * kColumns : terms_die ? scratch.terms : nullptr;
         token_block(block, scratch, at, count, b, terms);
@@ -165,15 +173,37 @@ class FusedHead {
     }
   }
 
+  void slopes(Rows& scratch, int64_t at, int64_t count) const {
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t t = begin_ + at + r;
+      scratch.slope[r] = -logit_scale_ * d_entropy_[t];
+      scratch.level[r] = logit_scale_ * d_lse_[t] + scratch.slope[r] * known_entropy_[t];
+    }
+    std::fill_n(scratch.rescale, count, 1.0f);
+  }
+
+  // What the rows' sums learn from a block of logits, and its terms.
+  void absorb(Rows& scratch, int64_t count, int64_t n, Element* terms) const {
+    const LogitBlock block{kStorage<Element>, count,        n,           scratch.logits, kColumns, terms,
+                           kColumns,          scratch.base, scratch.sum, scratch.rescale};
+    if (d_entropy_ != nullptr)
+      entropy_gradients(block, scratch.level, scratch.slope);
+    else if (out_entropy_ != nullptr)
+      absorb_logits_for_entropy(block, scratch.weighted);
+    else
+      absorb_logits(block);
+  }
+
   void token_block(const BlockScope& block, Rows& scratch, int64_t at, int64_t count, int64_t b, Element* terms) {
     const int64_t n = blocks_.length_of(b), first = blocks_.begin(b);
     const int64_t* labels = labels_ + begin_ + at;
     float* logits = scratch.logits;
     multiply_panels(block, hidden_ + (begin_ + at) * channels_, channels_, for_logits_, layout_, count, first, n, logits, kColumns);
+    for (int64_t r = 0; r < count && logit_scale_ != 1.0f; ++r) scale_row(logits + r * kColumns, n, logit_scale_);
     for (int64_t r = 0; r < count; ++r) {
       if (labels[r] >= first && labels[r] < first + n) scratch.label_logit[r] = logits[r * kColumns + labels[r] - first];
     }
-    absorb_logits({kStorage<Element>, count, n, logits, kColumns, terms, kColumns, scratch.base, scratch.sum, scratch.rescale});
+    absorb(scratch, count, n, terms);
     if (terms == nullptr) return;
     for (int64_t r = 0; r < count; ++r) {
       if (labels[r] >= first && labels[r] < first + n) terms[r * kColumns + labels[r] - first] = Element{0};
@@ -192,7 +222,7 @@ class FusedHead {
     float of_all, of_label;
   };
   Upstream upstream_of(int64_t t, float lse) const {
-    if (known_lse_ != nullptr) return {d_lse_[t], labels_[t] < 0 ? 0.0f : d_label_[t]};
+    if (known_lse_ != nullptr) return {logit_scale_ * d_lse_[t], labels_[t] < 0 ? 0.0f : logit_scale_ * d_label_[t]};
     const auto zeta = static_cast<float>(options_.z_loss), upstream = static_cast<float>(options_.upstream);
     return {upstream * (1 + 2 * zeta * lse), -upstream};
   }
@@ -206,9 +236,13 @@ class FusedHead {
       if (out_lse_ != nullptr) {
         out_lse_[t] = lse;
         out_label_[t] = scratch.label_logit[r];
+        if (out_entropy_ != nullptr) out_entropy_[t] = static_cast<float>(std::log(scratch.sum[r]) - scratch.weighted[r] / scratch.sum[r]);
       }
-      const auto [factor, of_label] = upstream_of(t, lse);
-      const float label_factor = labels_[t] < 0 ? 0.0f : factor * std::exp(scratch.label_logit[r] - lse) + of_label;
+      const auto [of_all, of_label] = upstream_of(t, lse);
+      const float log_p = scratch.label_logit[r] - lse;
+      const float of_term = d_entropy_ != nullptr ? scratch.level[r] + scratch.slope[r] * log_p : of_all;
+      const float label_factor = labels_[t] < 0 ? 0.0f : of_term * std::exp(log_p) + of_label;
+      const float factor = d_entropy_ != nullptr ? 1.0f : of_all;  // the terms are the gradients then
       if (sink_ != nullptr) {
         lse_[at + r] = lse;
         factor_[at + r] = factor;
@@ -253,10 +287,12 @@ class FusedHead {
   const Tensor& weight_vd_;
   const Element* weight_;
   const int64_t* labels_;
+  const float logit_scale_;  // 1 / temperature
   Element* d_hidden_;
   float* sink_;
-  float *each_ = nullptr, *out_lse_ = nullptr, *out_label_ = nullptr;
+  float *each_ = nullptr, *out_lse_ = nullptr, *out_label_ = nullptr, *out_entropy_ = nullptr;
   const float *known_lse_ = nullptr, *d_lse_ = nullptr, *d_label_ = nullptr;
+  const float *known_entropy_ = nullptr, *d_entropy_ = nullptr;
   int64_t begin_ = 0, rows_ = 0;  // the chunk at hand
 
   std::vector<Tensor> held_;             // holds what follows

@@ -24,6 +24,28 @@ struct LinearCrossEntropy {
 int64_t linear_cross_entropy_workspace_bytes(const LinearCrossEntropy& problem);
 void linear_cross_entropy(const LinearCrossEntropy& problem, void* workspace, Stream stream);
 
+// The raw level (raw.h): of every token the log-sum-exp, the label's logit (0 without label) and, where not null, the entropy; logits are multiplied
+// by logit_scale. Backward: logsumexp and entropy are read, and the gradients of the three give d_h, written, and d_weight, added to.
+struct TokenHead {
+  int64_t tokens = 0, hidden = 0, vocabulary = 0;
+  int64_t chunk = 1024;
+  float logit_scale = 1;
+  const Bf16 *h = nullptr, *weight = nullptr;
+  const int64_t* labels = nullptr;
+};
+struct TokenHeadTerms {
+  float *logsumexp = nullptr, *label = nullptr, *entropy = nullptr;
+};
+struct TokenHeadGradients {
+  const float *logsumexp = nullptr, *entropy = nullptr;  // entropy null: it has no gradient
+  const float *d_logsumexp = nullptr, *d_label = nullptr, *d_entropy = nullptr;
+  Bf16* d_h = nullptr;        // null: not wanted
+  float* d_weight = nullptr;  // likewise
+};
+int64_t token_head_workspace_bytes(const TokenHead& problem, bool backward);
+void token_head(const TokenHead& problem, const TokenHeadTerms& terms, void* workspace, Stream stream);
+void token_head_backward(const TokenHead& problem, const TokenHeadGradients& gradients, void* workspace, Stream stream);
+
 // Rows of logits [rows, stride] fp32, of which the first `vocabulary` count: losses, and, where d_logits is given, its bf16 rows
 // [rows, stride] = scale · (p (1 + 2 z_loss lse) − one_hot(label)), 0 in the padding and where there is no label.
 void loss_of_rows(const float* logits, const int64_t* labels, float* loss, Bf16* d_logits, int64_t rows, int64_t vocabulary, int64_t stride,

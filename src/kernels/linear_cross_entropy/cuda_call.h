@@ -8,6 +8,8 @@ namespace longhaul::kernels {
 
 struct CrossEntropyCuda {
   Tensor (*run)(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);  // the loss of every token
+  void (*token_logits)(const CrossEntropyProblem& problem, const TokenLogits& out);
+  void (*token_logits_backward)(const CrossEntropyProblem& problem, const TokenLogitsGradient& of, const CrossEntropyGradients& into);
 };
 
 }  // namespace longhaul::kernels

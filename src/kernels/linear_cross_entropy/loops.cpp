@@ -68,6 +68,54 @@ void absorb(const LogitBlock& block) {
   }
 }
 
+// The sum of e^{z − base}, and that of e^{z − base} (z − base).
+float sums_for_entropy(const float* z, int64_t count, float base, float* weighted) {
+  const VectorTag<float> d;
+  const auto m = hn::Set(d, base);
+  auto sum = hn::Zero(d), of_logits = hn::Zero(d);
+  walk(d, count, [&](auto at) LONGHAUL_VECTOR {
+    const auto x = hn::Sub(load(d, z, at), m), term = only(d, exponential(d, x), at);
+    sum = hn::Add(sum, term);
+    of_logits = hn::MulAdd(term, x, of_logits);
+  });
+  *weighted = sum_of_lanes(d, of_logits);
+  return sum_of_lanes(d, sum);
+}
+
+void absorb_for_entropy(const LogitBlock& block, double* weighted) {
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const float* z = block.z + r * block.ld_z;
+    const float before = block.base[r], base = std::max(before, largest_of(z, block.columns));
+    const float rescale = base == before ? 1.0f : std::exp(before - base);
+    float of_block = 0;
+    const float sum = sums_for_entropy(z, block.columns, base, &of_block);
+    // Terms relative to the former base, now relative to the new one; there were none where that was −∞.
+    const double moved = rescale == 0 ? 0 : rescale * (weighted[r] + static_cast<double>(before - base) * block.sum[r]);
+    weighted[r] = moved + of_block;
+    block.base[r] = base;
+    block.rescale[r] = rescale;
+    block.sum[r] = block.sum[r] * rescale + sum;
+  }
+}
+
+template <class Out>
+void entropy_gradients_of(const LogitBlock& block, const float* level, const float* slope) {
+  const VectorTag<float> d;
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const float* z = block.z + r * block.ld_z;
+    Out* p = static_cast<Out*>(block.p) + r * block.ld_p;
+    const auto m = hn::Set(d, block.base[r]), a = hn::Set(d, level[r]), b = hn::Set(d, slope[r]);
+    walk(d, block.columns, [&](auto at) LONGHAUL_VECTOR {
+      const auto x = hn::Sub(load(d, z, at), m);
+      store(d, hn::Mul(exponential(d, x), hn::MulAdd(b, x, a)), p, at);
+    });
+  }
+}
+
+void entropy_gradients_any(const LogitBlock& block, const float* level, const float* slope) {
+  block.storage == Storage::kBf16 ? entropy_gradients_of<uint16_t>(block, level, slope) : entropy_gradients_of<float>(block, level, slope);
+}
+
 void absorb_any(const LogitBlock& block) { block.storage == Storage::kBf16 ? absorb<uint16_t>(block) : absorb<float>(block); }
 
 template <class From, class To>
@@ -111,6 +159,12 @@ HWY_AFTER_NAMESPACE();
 namespace longhaul::kernels {
 
 void absorb_logits(const LogitBlock& block) { LONGHAUL_CHOOSE(absorb_any)(block); }
+
+void absorb_logits_for_entropy(const LogitBlock& block, double* weighted) { LONGHAUL_CHOOSE(absorb_for_entropy)(block, weighted); }
+
+void entropy_gradients(const LogitBlock& block, const float* level, const float* slope) {
+  LONGHAUL_CHOOSE(entropy_gradients_any)(block, level, slope);
+}
 
 void scale_row(float* row, int64_t count, float factor) { LONGHAUL_CHOOSE(scale_any)(row, count, factor); }
 

@@ -23,6 +23,10 @@ struct LogitBlock {
   float* rescale;
 };
 void absorb_logits(const LogitBlock& block);
+// The same, nothing is stored, and `weighted` becomes the sum of e^{z − base} (z − base), from which the entropy follows.
+void absorb_logits_for_entropy(const LogitBlock& block, double* weighted);
+// p = e^{z − base} (level + slope · (z − base)), of rows whose base is the log-sum-exp: the gradient of logits where the entropy has one.
+void entropy_gradients(const LogitBlock& block, const float* level, const float* slope);
 
 void scale_row(float* row, int64_t count, float factor);
 // to = factor · from; may be the same place.

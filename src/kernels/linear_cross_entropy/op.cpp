@@ -20,16 +20,10 @@ Tensor cross_entropy_cuda(const CrossEntropyProblem& problem, const CrossEntropy
 using Implementation = Tensor (*)(const CrossEntropyProblem&, const CrossEntropyGradients&);
 constexpr Implementation kImplementations[] = {&cross_entropy_cuda, &cross_entropy_fused, &cross_entropy_aten, &cross_entropy_reference};
 
-Refusal refuse_gpu(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
-  const Refusal refusal = refuse_cuda(problem.hidden_td);
-  if (!refusal.empty()) return refusal;
-  return gradients.sink_vd.defined() && gradients.sink_vd.scalar_type() != at::kFloat ? "the weight's gradient is not kept in fp32" : "";
-}
-
 Tensor dispatched(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
   static constexpr std::string_view kNames[] = {"cuda", "fused", "aten", "reference"};
   const size_t choice = Dispatcher(kOp, kNames).choose([&](size_t i) {
-    if (i == 0) return refuse_gpu(problem, gradients);
+    if (i == 0) return refuse_cross_entropy_cuda(problem, gradients);
     if (i == 1) return refuse_cross_entropy_fused(problem, gradients);
     return i == 3 && !problem.hidden_td.is_cpu() ? kNotOnCpu : Refusal();
   });
@@ -78,6 +72,12 @@ Tensor sum_in_order(const Tensor& each_t) {
 MetaResult scalar_of(const Tensor& hidden) { return {{}, hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat}; }
 
 }  // namespace
+
+Refusal refuse_cross_entropy_cuda(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
+  const Refusal refusal = refuse_cuda(problem.hidden_td);
+  if (!refusal.empty()) return refusal;
+  return gradients.sink_vd.defined() && gradients.sink_vd.scalar_type() != at::kFloat ? "the weight's gradient is not kept in fp32" : "";
+}
 
 void check_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& labels, const LinearCrossEntropyOptions& options) {
   if (hidden.dim() != 2 || !at::isFloatingType(hidden.scalar_type()))

@@ -12,6 +12,7 @@ struct CrossEntropyProblem {
   LinearCrossEntropyOptions options;
   KeptPacked kept;           // of weight_vd
   bool all_labelled = true;  // no label is below 0
+  double logit_scale = 1;    // of the raw level: 1 / temperature
 
   int64_t tokens() const { return hidden_td.size(0); }
   int64_t channels() const { return hidden_td.size(1); }
@@ -31,11 +32,12 @@ struct CrossEntropyGradients {
 Tensor cross_entropy_reference(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Tensor cross_entropy_aten(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Tensor cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
+Refusal refuse_cross_entropy_cuda(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 Refusal refuse_cross_entropy_fused(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients);
 
 // The raw level: labels below 0 are allowed everywhere.
 struct TokenLogitsGradient {
-  Tensor logsumexp_t;  // of all rows of the vocabulary
+  Tensor logsumexp_t, entropy_t;  // of all rows of the vocabulary; entropy undefined: it has no gradient
   TokenLogits upstream;
 };
 void token_logits_reference(const CrossEntropyProblem& problem, const TokenLogits& out);

@@ -21,6 +21,7 @@ void for_each_token(const CrossEntropyProblem& problem, const Body& body) {
     for (int64_t v = 0; v < problem.vocabulary(); ++v) {
       double& sum = z[static_cast<size_t>(v)] = 0;
       for (int64_t d = 0; d < problem.channels(); ++d) sum += w[v][d] * h[t][d];
+      sum *= problem.logit_scale;
     }
     body(t, z);
   }
@@ -65,8 +66,13 @@ Tensor cross_entropy_reference(const CrossEntropyProblem& problem, const CrossEn
 void token_logits_reference(const CrossEntropyProblem& problem, const TokenLogits& out) {
   const auto label = problem.labels_t.accessor<int64_t, 1>();
   for_each_token(problem, [&](int64_t t, const std::vector<double>& z) {
-    out.logsumexp_t[t].fill_(logsumexp_of(z));
+    const double lse = logsumexp_of(z);
+    out.logsumexp_t[t].fill_(lse);
     out.label_t[t].fill_(label[t] < 0 ? 0 : z[static_cast<size_t>(label[t])]);
+    if (!out.entropy_t.defined()) return;
+    double entropy = 0;
+    for (const double each : z) entropy -= std::exp(each - lse) * (each - lse);
+    out.entropy_t[t].fill_(entropy);
   });
 }
 
@@ -78,9 +84,14 @@ void token_logits_backward_reference(const CrossEntropyProblem& problem, const T
   for_each_token(problem, [&](int64_t t, const std::vector<double>& z) {
     const double lse = of.logsumexp_t[t].item<double>(), d_lse = of.upstream.logsumexp_t[t].item<double>();
     const double d_label = of.upstream.label_t[t].item<double>();
+    const bool with_entropy = of.entropy_t.defined();
+    const double entropy = with_entropy ? of.entropy_t[t].item<double>() : 0;
+    const double d_entropy = with_entropy ? of.upstream.entropy_t[t].item<double>() : 0;
     const int64_t label = problem.labels_t[t].item<int64_t>();
     for (int64_t v = 0; v < problem.vocabulary(); ++v) {
-      const double dz = d_lse * std::exp(z[static_cast<size_t>(v)] - lse) + (v == label ? d_label : 0);
+      const double log_p = z[static_cast<size_t>(v)] - lse;
+      const double of_all = std::exp(log_p) * (d_lse - d_entropy * (log_p + entropy));
+      const double dz = problem.logit_scale * (of_all + (v == label ? d_label : 0));
       for (int64_t d = 0; d < problem.channels(); ++d) {
         dh[t][d] += dz * w[v][d];
         dw[v][d] += dz * h[t][d];

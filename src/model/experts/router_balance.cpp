@@ -56,7 +56,7 @@ Tensor RouterBalance::join(Context& context, const std::string& block, const Ten
   }
   return kernels::differentiable("join_router_balance", {activation, probability_sum_se}, [&]() -> kernels::Recorded {
     return {.results = {activation.view_as(activation)},
-            .backward = [so_far, key = std::pair{context.micro_batch, of_}, factor = factor_,
+            .backward = [so_far, key = std::pair{context.micro_batch, of_}, factor = factor_ * context.auxiliary_scale,
                          sizes = probability_sum_se.sizes().vec()](const kernels::BackwardCall& call) {
               const Tensor gradient = joint_shares(so_far->of_routers.at(key)).mul(factor).expand(sizes).contiguous();
               return std::vector<Tensor>{call.gradients[0], gradient};

@@ -14,6 +14,7 @@
 #include "kernels/heads/op.h"
 #include "kernels/linear/op.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
+#include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "kernels/linear_recurrence/linear_recurrence_gate_cases.h"
 #include "kernels/norm/op.h"
 #include "support/nightly.h"
@@ -258,6 +259,29 @@ TEST(CudaCalls, LinearCrossEntropy) {
       sum.mul(0.5).backward();  // not what was expected: the sink gets the rest in the backward pass
       return std::vector<Tensor>{sum.detach(), hidden.grad(), sink, linear_cross_entropy_each(hidden, weight, labels, options)};
     });
+  }
+}
+
+// Chunks with a tail, a vocabulary that is no multiple of the padding, and tokens without a label.
+TEST(CudaCalls, TokenLogProbabilities) {
+  for (const bool with_sink : {true, false}) {
+    for (const bool entropy : {true, false}) {
+      expect_like_fp64({"token_logits"}, [&](at::ScalarType type) {
+        const Tensor hidden = emulated_leaf({21, 24}, 1, type), weight = rounded({75, 24}, 2, type),
+                     sink = full({75, 24}, 0.5, emulated_wide(type));
+        Tensor labels = at::arange(21).mul(11).remainder(75);
+        labels[3] = -1;
+        const auto each = log_probabilities_of_all(hidden, {weight, with_sink ? sink : Tensor()}, labels,
+                                                   {.temperature = 0.7, .entropy = entropy, .logsumexp = true, .chunk = 8}, {});
+        const auto weighed = [&](const Tensor& x, uint64_t seed) { return x.mul(rounded({21}, seed, x.scalar_type())).sum(); };
+        Tensor sum = weighed(each.log_probability_t, 3) + weighed(each.logsumexp_t, 4);
+        if (entropy) sum = sum + weighed(each.entropy_t, 5);
+        sum.backward();
+        std::vector<Tensor> found = {each.log_probability_t.detach(), each.logsumexp_t.detach(), hidden.grad(), sink};
+        if (entropy) found.push_back(each.entropy_t.detach());
+        return found;
+      });
+    }
   }
 }
 
