@@ -119,7 +119,7 @@ TEST_F(DriverWatch, WaitingForOneThatWorksIsNoHang) {
 }
 
 // Rank 0 stands in a phase of its task, and rank 1 waits for it in a call.
-class TaskPhases : public DriverWatch {
+class PhasesOfTasks : public DriverWatch {
  protected:
   void stand(const observe::TaskPhaseState& phase, int64_t step, double age_s) {
     NodeBeat beat{.generation = bench->core->generation(), .running = {}, .ended = {}};
@@ -156,13 +156,13 @@ class TaskPhases : public DriverWatch {
   static constexpr double kNever = 1e9;
 };
 
-TEST_F(TaskPhases, ALongOneThatMakesProgressIsNoHang) {
+TEST_F(PhasesOfTasks, ALongOneThatMakesProgressIsNoHang) {
   start(1);
   EXPECT_GE(hangs_after_s({.name = "rollout"}, 10, /*every_s=*/50, /*most_s=*/7200), 7200);
   EXPECT_EQ(bench->core->state(), State::kTrain);
 }
 
-TEST_F(TaskPhases, AStuckOneIsAHangAfterFiveTimesWhatWasSeen) {
+TEST_F(PhasesOfTasks, AStuckOneIsAHangAfterFiveTimesWhatWasSeen) {
   start(1);
   EXPECT_GE(hangs_after_s({.name = "rollout"}, 10, /*every_s=*/100, /*most_s=*/450), 450);
   bench->train(11, 12);
@@ -170,14 +170,14 @@ TEST_F(TaskPhases, AStuckOneIsAHangAfterFiveTimesWhatWasSeen) {
   EXPECT_EQ(bench->core->state(), State::kSuspect);
 }
 
-TEST_F(TaskPhases, AStuckOneIsAHangAfterWhatTheTaskStates) {
+TEST_F(PhasesOfTasks, AStuckOneIsAHangAfterWhatTheTaskStates) {
   start(1);
   EXPECT_NEAR(hangs_after_s({.name = "rollout", .allowed_s = 900}, 10, kNever, 4000), 900, 3);
   EXPECT_EQ(bench->core->state(), State::kSuspect);
 }
 
 // The first step takes longer than a first step may, because the task generates for so long.
-TEST_F(TaskPhases, OneInTheFirstStepIsNoLateFirstStep) {
+TEST_F(PhasesOfTasks, OneInTheFirstStepIsNoLateFirstStep) {
   start_without_a_step();
   EXPECT_GE(hangs_after_s({.name = "rollout"}, 0, /*every_s=*/60, 3 * bench->policy.first_step_s), 3 * bench->policy.first_step_s);
   begin_s = bench->now_s;
@@ -188,7 +188,7 @@ TEST_F(TaskPhases, OneInTheFirstStepIsNoLateFirstStep) {
   EXPECT_NEAR(bench->now_s - begin_s, bench->policy.first_step_s, 10) << "the rest of the step has its whole time";
 }
 
-TEST_F(TaskPhases, AStuckOneInTheFirstStepIsAHang) {
+TEST_F(PhasesOfTasks, AStuckOneInTheFirstStepIsAHang) {
   start_without_a_step();
   EXPECT_NEAR(hangs_after_s({.name = "rollout", .allowed_s = 300}, 0, kNever, 4000), 300, 3);
   EXPECT_EQ(bench->core->state(), State::kSuspect);
