@@ -111,25 +111,50 @@ TEST_F(Gguf, Gpt2sMatricesAreTurned) {
   EXPECT_EQ(read.tensors.at("position_embd.weight").type, 0U);
 }
 
-TEST_F(Gguf, EightBitsAreWithinHalfAStep) {
+TEST_F(Gguf, RowsThatDoNotDivideIntoBlocksStayHalves) {
   const GgufRead read = exported("llama", storage::GgufType::kQ8_0);
   EXPECT_EQ(read.integers.at("general.file_type"), 7U);
-  size_t narrow = 0;
-  for (const auto& [name, tensor] : read.tensors) narrow += tensor.type == 8 ? 1 : 0;
-  ASSERT_GT(narrow, 5U);
-  EXPECT_EQ(report_.narrow, static_cast<int64_t>(narrow));
-  const std::vector<double> found = read.values("blk.0.ffn_up.weight"), expected = published("llama", "model.layers.0.mlp.up_proj.weight");
-  ASSERT_EQ(read.tensors.at("blk.0.ffn_up.weight").type, 8U);
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t block = 0; block < found.size(); block += 32) {
-    double largest = 0, found_largest = 0;
-    for (size_t i = block; i < block + 32; ++i) largest = std::max(largest, std::fabs(expected[i]));
-    const double step = largest / 127;
-    for (size_t i = block; i < block + 32; ++i) {
-      ASSERT_LE(std::fabs(found[i] - expected[i]), step * 0.5 + largest * std::ldexp(1, -11) + 1e-9) << i;
-      found_largest = std::max(found_largest, std::fabs(found[i]));
-    }
-    EXPECT_NEAR(found_largest, largest, largest * std::ldexp(1, -10));
+  EXPECT_EQ(read.tensors.at("blk.0.ffn_up.weight").type, 1U) << "rows of 12";
+  EXPECT_EQ(report_.narrow, 0);
+  expect_halves(read.values("blk.0.ffn_up.weight"), published("llama", "model.layers.0.mlp.up_proj.weight"), "up");
+}
+
+TEST_F(Gguf, ScaledFrequenciesAreFactorsOfPairs) {
+  // transformers' llama3 scaling, computed here again: wavelengths above original / low are stretched, below original / high kept.
+  const nlohmann::json rope = config_of(kGolden / "llama" / "model")["rope_parameters"];
+  const double base = rope["rope_theta"], factor = rope["factor"], low = rope["low_freq_factor"], high = rope["high_freq_factor"];
+  const double original = rope["original_max_position_embeddings"];
+  const std::vector<double> found = exported("llama").values("rope_freqs.weight");
+  ASSERT_EQ(found.size(), 4U);
+  for (size_t j = 0; j < found.size(); ++j) {
+    const double wavelength = 2 * 3.14159265358979323846 * std::pow(base, 2.0 * static_cast<double>(j) / 8);
+    const double smooth = (original / wavelength - low) / (high - low);
+    const double expected = wavelength < original / high ? 1 : wavelength > original / low ? factor : 1 / ((1 - smooth) / factor + smooth);
+    EXPECT_NEAR(found[j], expected, 1e-5 * expected) << j;
+  }
+  const GgufRead linear = exported("llama-tied");
+  EXPECT_EQ(linear.texts.at("llama.rope.scaling.type"), "linear");
+  EXPECT_DOUBLE_EQ(linear.numbers.at("llama.rope.scaling.factor"), 2.5);
+}
+
+TEST(QuantizeQ8, EveryNumberIsWithinHalfAStep) {
+  std::vector<float> values(32 * 50);
+  uint64_t state = 1;
+  for (size_t i = 0; i < values.size(); ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    values[i] = static_cast<float>(static_cast<int64_t>(state >> 20) % 2001 - 1000) * std::ldexp(1.0F, static_cast<int>(i / 32) - 25);
+  }
+  std::vector<std::byte> blocks(34 * 50);
+  quantize_q8_0(values, blocks);
+  GgufRead read;
+  read.file.assign(reinterpret_cast<const char*>(blocks.data()), blocks.size());
+  read.tensors["x"] = {.sizes = {values.size()}, .type = 8};
+  const std::vector<double> found = read.values("x");
+  for (size_t block = 10 * 32; block < found.size(); block += 32) {  // scales of the first ones are no normal halves
+    double largest = 0;
+    for (size_t i = block; i < block + 32; ++i) largest = std::max(largest, std::fabs(static_cast<double>(values[i])));
+    for (size_t i = block; i < block + 32; ++i)
+      ASSERT_LE(std::fabs(found[i] - values[i]), largest / 254 + largest * std::ldexp(1, -10)) << i;
   }
 }
 

@@ -140,6 +140,7 @@ TEST_F(ChatCommands, AGgufFileIsWrittenOnceAndSaysWhatItHolds) {
   EXPECT_EQ(report["architecture"], "llama");
   EXPECT_EQ(report["bytes"], fs::file_size(at("tiny.gguf")));
   EXPECT_EQ(report["tokenizer"], true);
+  EXPECT_EQ(report["tensors_of_type"], 16) << "seven matrices of each of two layers, embedding and head";
   EXPECT_EQ(report["chat_template"], false);
   EXPECT_EQ(read_text(at("tiny.gguf")).substr(0, 4), "GGUF");
   const ProcessResult taken = longhaul({"export", at("run"), "--gguf", at("tiny.gguf")});

@@ -19,6 +19,9 @@ from safetensors.numpy import load_file
 ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "mixtral": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2,
                  "qwen3": gguf.MODEL_ARCH.QWEN3, "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "gpt2": gguf.MODEL_ARCH.GPT2}
 TEXTS = [f"The answer to {i} is {'yes' if i % 3 else 'no'}, and it's {i * 7}.\n" for i in range(120)]
+MODELS = [("llama", "llama", ""), ("qwen2", "qwen2", '[model.softmax]\nbias = "qkv"'), ("qwen3", "qwen3", "[model.softmax]\nqk_norm = true"),
+          ("llama-scaled", "llama", '[model.softmax]\nrotary_scaling = "llama3"\nrotary_factor = 4\nrotary_original = 16'),
+          ("llama-linear", "llama", '[model.softmax]\nrotary_scaling = "linear"\nrotary_factor = 2.5')]
 RECIPE = """
 version = 1
 [model]
@@ -92,6 +95,28 @@ def public_tensors(folder, config):
     return {name: numpy.stack([each[i] for i in range(len(each))]) if isinstance(each, dict) else each for name, each in found.items()}
 
 
+def compare_file(file, folder, config):
+    """The number of tensors, each of which is that of the package."""
+    reader = gguf.GGUFReader(file)
+    expected = public_tensors(folder, config)
+    assert {t.name for t in reader.tensors} - {"rope_freqs.weight"} == set(expected), (file, {t.name for t in reader.tensors} ^ set(expected))
+    kinds = {}
+    for tensor in reader.tensors:
+        if tensor.name == "rope_freqs.weight":
+            continue
+        wanted = expected[tensor.name]
+        assert list(tensor.shape)[::-1] == list(wanted.shape), (file, tensor.name, tensor.shape, wanted.shape)
+        if tensor.tensor_type == gguf.GGMLQuantizationType.F32:
+            same = numpy.array_equal(tensor.data.reshape(wanted.shape), wanted)
+        elif tensor.tensor_type == gguf.GGMLQuantizationType.F16:
+            same = numpy.array_equal(tensor.data.reshape(wanted.shape), wanted.astype(numpy.float16))
+        else:
+            same = numpy.array_equal(tensor.data.reshape(-1), gguf.quants.quantize(wanted, gguf.GGMLQuantizationType.Q8_0).reshape(-1))
+        assert same, (file, tensor.name)
+        kinds[tensor.tensor_type.name] = kinds.get(tensor.tensor_type.name, 0) + 1
+    return kinds
+
+
 def compare_tensors(work, golden):
     compared, refused = 0, []
     for model in sorted(golden.iterdir()):
@@ -106,22 +131,7 @@ def compare_tensors(work, golden):
                 refused.append(model.name)
                 continue
             assert result.returncode == 0, result.stderr
-            reader = gguf.GGUFReader(file)
-            expected = public_tensors(model / "model", config)
-            assert {t.name for t in reader.tensors} - {"rope_freqs.weight"} == set(expected), (model.name, {t.name for t in reader.tensors} ^ set(expected))
-            for tensor in reader.tensors:
-                if tensor.name == "rope_freqs.weight":
-                    continue
-                wanted = expected[tensor.name]
-                assert list(tensor.shape)[::-1] == list(wanted.shape), (model.name, tensor.name, tensor.shape, wanted.shape)
-                if tensor.tensor_type == gguf.GGMLQuantizationType.F32:
-                    same = numpy.array_equal(tensor.data.reshape(wanted.shape), wanted)
-                elif tensor.tensor_type == gguf.GGMLQuantizationType.F16:
-                    same = numpy.array_equal(tensor.data.reshape(wanted.shape), wanted.astype(numpy.float16))
-                else:
-                    same = numpy.array_equal(tensor.data.reshape(-1), gguf.quants.quantize(wanted, gguf.GGMLQuantizationType.Q8_0).reshape(-1))
-                assert same, (model.name, kind, tensor.name)
-                compared += 1
+            compared += sum(compare_file(file, model / "model", config).values())
     print(f"{compared} tensors are those of gguf {kind_of_package()}; refused: {', '.join(dict.fromkeys(refused)) or 'none'}")
     assert compared > 200
 
@@ -150,21 +160,26 @@ def compare_texts(work):
         for text in TEXTS:
             file.write(json.dumps({"text": text}) + "\n")
     longhaul(work, "tokenizer", "train", "texts.jsonl", "--vocabulary", "380", "--out", "tokenizer.json")
-    for family, more in (("llama", ""), ("qwen2", '[model.softmax]\nbias = "qkv"'), ("qwen3", "[model.softmax]\nqk_norm = true")):
-        (work / f"{family}.toml").write_text(RECIPE.format(family=family, more=more))
-        longhaul(work, "train", f"{family}.toml", "--run", f"run-{family}", "--quiet")
-        longhaul(work, "export", f"run-{family}", "--gguf", f"{family}.gguf")
+    for name, family, more in MODELS:
+        (work / f"{name}.toml").write_text(RECIPE.format(family=family, more=more))
+        longhaul(work, "train", f"{name}.toml", "--run", f"run-{name}", "--quiet")
+        longhaul(work, "export", f"run-{name}", "--gguf", f"{name}.gguf")
+        longhaul(work, "export", f"run-{name}", "--gguf", f"{name}-q8.gguf", "--type", "q8_0")
+        longhaul(work, "export", f"run-{name}", "--out", f"folder-{name}")
+        config = json.loads((work / f"folder-{name}" / "config.json").read_text())
+        kinds = compare_file(work / f"{name}-q8.gguf", work / f"folder-{name}", config)
+        assert kinds.get("Q8_0", 0) >= 14, kinds
         for prompt in ("The answer to 17", "The", " it's 4"):
-            ours = json.loads(longhaul(work, "sample", f"run-{family}", "--prompt", prompt, "--tokens", "40", "--temperature", "0", "--json"))["text"]
-            theirs = greedy(work / f"{family}.gguf", prompt, 40)
-            assert ours == theirs, (family, prompt, ours, theirs)
-            print(f"{family}: llama.cpp continues {prompt!r} as sample does: {ours!r}")
+            ours = json.loads(longhaul(work, "sample", f"run-{name}", "--prompt", prompt, "--tokens", "40", "--temperature", "0", "--json"))["text"]
+            theirs = greedy(work / f"{name}.gguf", prompt, 40)
+            assert ours == theirs, (name, prompt, ours, theirs)
+            print(f"{name}: llama.cpp continues {prompt!r} as sample does: {ours!r}")
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        compare_tensors(work, pathlib.Path(sys.argv[2]))
+        compare_tensors(work, pathlib.Path(sys.argv[2]).resolve())
         compare_texts(work)
 
 

@@ -25,6 +25,7 @@ struct GgufRead {
   std::map<std::string, Tensor> tensors;
   std::string file;
 
+  GgufRead() = default;
   explicit GgufRead(std::string bytes) : file(std::move(bytes)) {
     if (raw(4) != "GGUF" || number<uint32_t>() != 3) throw std::runtime_error("no GGUF of version 3");
     const auto tensor_count = number<uint64_t>(), field_count = number<uint64_t>();

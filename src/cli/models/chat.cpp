@@ -146,16 +146,18 @@ class Talk {
     const std::vector<std::vector<int64_t>> prompts{prompt()};
     generate::require_readable(prompts[0], model_.recipe.recipe.model, "the conversation");
     data::Continuation continuation(tokenizer_, std::vector<int32_t>(prompts[0].begin(), prompts[0].end()));
-    const bool streams = !arguments_.json;
-    const auto generations = generator_.run(prompts, settings_, [&](int64_t, int64_t id) {
-      const std::string fresh = continuation.add(static_cast<int32_t>(id));
-      if (streams) print(fresh);
-    });
-    const std::string rest = continuation.rest();
-    const std::string text = continuation.text() + rest;
+    std::string text;
+    const auto add = [&](const std::string& fresh) {
+      const std::string shown = data::chat::as_utf8(fresh);
+      text += shown;
+      if (!arguments_.json) print(shown);
+    };
+    const auto generations =
+        generator_.run(prompts, settings_, [&](int64_t, int64_t id) { add(continuation.add(static_cast<int32_t>(id))); });
+    add(continuation.rest());
     conversation_.add("assistant", text);
     ++settings_.seed;  // an answer does not draw as the one before
-    if (streams) return print(rest + "\n");
+    if (!arguments_.json) return print("\n");
     print_json({{"text", text},
                 {"finish", generate::name_of(generations[0].finish)},
                 {"prompt_tokens", generations[0].prefill_tokens},

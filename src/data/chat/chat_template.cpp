@@ -21,7 +21,7 @@ ErrorFields fields_of(const Failure& failure, const std::string& where, int line
           .what = failure.raised ? "the chat template refuses the conversation" : "the chat template cannot be used",
           .expected = std::move(expected),
           .found = failure.what,
-          .where = fmt::format("{}:{}", where, line),
+          .where = line > 0 ? fmt::format("{}:{}", where, line) : where,  // 0: before the template runs
           .hint = failure.raised ? "" : "docs/guides/chat.md says what templates may do; --template FILE takes another one"};
 }
 

@@ -2,12 +2,23 @@
 
 #include "base/files/file.h"
 #include "base/text/text.h"
+#include "base/text/utf8.h"
 #include "data/chat/chat_format.h"
 
 namespace longhaul::data::chat {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
+
+std::string as_utf8(std::string_view bytes) {
+  std::string text;
+  for (size_t at = 0; at < bytes.size();) {
+    const Decoded next = decode_utf8(bytes.data() + at, bytes.data() + bytes.size());
+    text += next.code == kBadByte ? std::string_view("\uFFFD") : bytes.substr(at, static_cast<size_t>(next.length));
+    at += static_cast<size_t>(next.length);
+  }
+  return text;
+}
 
 Conversation::Conversation(std::string system) { set_system(system); }
 

@@ -7,7 +7,10 @@
 #include "base/files/file.h"
 #include "base/files/temporary_folder.h"
 #include "data/chat/chat_format.h"
+#include "data/chat/conversation.h"
 #include "data/support.h"
+#include "data/template_tokenizer.h"
+#include "support/places.h"
 
 namespace longhaul::data::chat {
 namespace {
@@ -67,6 +70,38 @@ TEST_F(ChatFormats, ARunsOwnTemplateComesBeforeThatOfItsImport) {
   EXPECT_EQ(said(*ChatFormat::of_run(folder())), "own </s>");
   put("mine.jinja", "mine {{ eos_token }}");
   EXPECT_EQ(said(ChatFormat::of_file(folder() / "mine.jinja", folder())), "mine </s>");
+}
+
+TEST_F(ChatFormats, TheExampleIsChatMl) {
+  const ChatFormat format = ChatFormat::of_file(fs::path(source_folder()) / "docs" / "examples" / "chatml.jinja", folder());
+  const RenderedChat chat = format.render(
+      {.messages = {
+           {{"role", "system"}, {"content", "be"}}, {{"role", "user"}, {"content", "q"}}, {{"role", "assistant"}, {"content", "a"}}}});
+  EXPECT_EQ(chat.text.bytes(),
+            "<|im_start|>system\nbe<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>assistant\n");
+  ASSERT_EQ(chat.written.size(), 1U);
+  EXPECT_EQ(chat.text.bytes().substr(chat.written[0].begin, chat.written[0].end - chat.written[0].begin), "a<|im_end|>");
+  const Tokenizer tokenizer = bytes_with("<|endoftext|>", {"<|im_start|>", "<|im_end|>"});
+  EXPECT_EQ(format.end_of_turn(tokenizer), 258);
+  EXPECT_EQ(format.end_of_turn(bytes_with("</s>", {})), std::nullopt);
+}
+
+TEST(Conversations, KeepWhatIsText) {
+  EXPECT_EQ(as_utf8("a\xff\xc3ü\xe2\x82"), "a\uFFFD\uFFFDü\uFFFD\uFFFD");
+  Conversation talk("be");
+  talk.add("user", "q");
+  talk.add("assistant", "a");
+  talk.add("user", "again");
+  TemporaryFolder folder;
+  talk.save(folder / "talk.json");
+  EXPECT_EQ(Conversation::load(folder / "talk.json").messages(), talk.messages());
+  talk.take_back_turn();
+  EXPECT_EQ(talk.messages().size(), 3U);
+  talk.take_back_turn();
+  EXPECT_EQ(talk.messages().size(), 1U);
+  talk.take_back_turn();
+  talk.set_system("");
+  EXPECT_TRUE(talk.messages().empty());
 }
 
 TEST(CheckMessages, SayWhichMessageIsWrong) {
