@@ -103,8 +103,8 @@ std::string status_for_people(const std::string& text) {
   }
   for (const nlohmann::json& rank : status.value("ranks", nlohmann::json::array())) {
     out += fmt::format("  rank {:<5} {:<8} process {} on {}, step {}, {} for {} s, loss {}\n", integer_in(rank, "rank"),
-                       text_in(rank, "state"), integer_in(rank, "pid"), text_in(rank, "node"), integer_in(rank, "step"),
-                       phase_in(rank), text_of_number(rank.value("phase_age_s", nlohmann::json()), "{:.1f}"),
+                       text_in(rank, "state"), integer_in(rank, "pid"), text_in(rank, "node"), integer_in(rank, "step"), phase_in(rank),
+                       text_of_number(rank.value("phase_age_s", nlohmann::json()), "{:.1f}"),
                        text_of_number(rank.value("loss", nlohmann::json()), "{:.4f}"));
   }
   const nlohmann::json incidents = status.value("incidents", nlohmann::json::array());

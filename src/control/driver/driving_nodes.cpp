@@ -140,8 +140,8 @@ void Driving::take_beat(const std::string& name, const RankBeat& beat) {
   if (rank.state == Rank::State::kEnded || rank.state == Rank::State::kLost) return;
   rank.state = Rank::State::kRunning;
   if (rank.resumed_step < 0) rank.resumed_step = beat.resumed_step >= 0 ? beat.resumed_step : beat.step;
-  std::tuple progress{beat.step,           beat.micro_step,      beat.collective.group, beat.collective.sequence,
-                      beat.task_phase.name, beat.task_phase.done};
+  std::tuple progress{beat.step,           beat.micro_step, beat.collective.group, beat.collective.sequence, beat.task_phase.name,
+                      beat.task_phase.done};
   if (rank.beat && progress != rank.progress) {
     if (rank.stood_in_task) {
       time_outs_.saw_task(rank.standing_in, rank.standing_s);

@@ -121,7 +121,9 @@ bool Driving::watch_progress() {
     // does not count as hanging.
     const bool waits_for_work = rank.beat->phase == kSaving && !rank.beat->background.empty();
     if (age_s > limit_s && !waits_for_work) {
-      if (!beyond) first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number, observe::phase_text(rank.beat->phase, rank.beat->task_phase), age_s, limit_s);
+      if (!beyond)
+        first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number,
+                            observe::phase_text(rank.beat->phase, rank.beat->task_phase), age_s, limit_s);
       overdue_s = beyond ? std::min(overdue_s, age_s - limit_s) : age_s - limit_s;
       beyond = true;
     } else if (rank.beat->phase != kWaiting) {

@@ -43,8 +43,8 @@ thread_local const void* phases_of = nullptr;
 }  // namespace
 
 std::string_view name_of(RankPhase phase) {
-  constexpr std::string_view kNames[kRankPhases] = {"start",         "load",      "data",       "forward",    "backward",
-                                                    "communication", "optimizer", "checkpoint", "evaluation", "task", "idle"};
+  constexpr std::string_view kNames[kRankPhases] = {"start",     "load",       "data",       "forward", "backward", "communication",
+                                                    "optimizer", "checkpoint", "evaluation", "task",    "idle"};
   return kNames[static_cast<size_t>(phase)];
 }
 
