@@ -248,9 +248,11 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   {
     const SpanScope span(spans, SpanKind::kData);
     const Stopwatch data_watch;
+    const double in_phases_s = spans.seconds_in_task_phases();  // which are no waiting for data
     fault_point("step.data", step);
     result.work = task.prepare(step);
     result.data_wait_milliseconds = data_watch.milliseconds();
+    result.data_wait_milliseconds -= 1e3 * (spans.seconds_in_task_phases() - in_phases_s);
     result.own_tokens = result.work.tokens;
   }
   result.work.weight = ranks.sum_over_replicas(result.work.weight);

@@ -34,6 +34,11 @@ checkpoint::SaverOptions saver_options(const TrainerOptions& options, int64_t ge
       .self_test = train.checkpoint_self_test};
 }
 
+// Adds the seconds that this rank was in the phases that its task names (observe/trace/task_phase.h).
+void take_phases(observe::SpanRecorder& spans, observe::Metrics& metrics) {
+  for (const auto& [name, seconds] : spans.take_task_seconds()) metrics[name + "_seconds"] = seconds;
+}
+
 std::vector<checkpoint::StateProvider*> with_state_of(Task& task, SpikeLadder& ladder, std::vector<checkpoint::StateProvider*> all) {
   if (ladder.watches()) all.push_back(&ladder);
   for (checkpoint::StateProvider* provider : task.state()) all.push_back(provider);
@@ -240,6 +245,7 @@ void Trainer::evaluate(bool whole) {
   else
     judged();
   if (!evaluation) return;
+  take_phases(*ranks_.spans(), *evaluation);
   events_.write(observe::evaluation_of(step_, *evaluation));
   control_.evaluated();
 }
@@ -352,6 +358,7 @@ void Trainer::one_step() {
                                       corruption_.before_update(step_ + 1);
                                       if (keeper_) keeper_->changes();
                                     }});
+  take_phases(*ranks_.spans(), result.metrics);
   take_noise(result);
   synchronize(task_.parameters().device());  // the update may only be queued, and its time belongs to this step
   ++step_;

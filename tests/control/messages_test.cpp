@@ -14,6 +14,7 @@ namespace {
 RankBeat a_beat() {
   RankBeat beat{.rank = 3, .generation = 7, .pid = 4711, .beat_age_s = 0.25, .progress_age_s = 1.5, .step = 12, .micro_step = 2};
   beat.phase = "communication";
+  beat.task_phase = {.name = "rollout", .allowed_s = 900.5, .done = 3, .whole = 64};
   beat.collective = {.group = "world/dp 0", .name = "gradients", .kind = "all_reduce", .state = "started", .sequence = 812};
   beat.loss = 2.5;
   beat.gradient_norm = std::numeric_limits<double>::infinity();

@@ -177,6 +177,25 @@ TEST(TimeOuts, AreLearnt) {
   EXPECT_EQ(ProgressTimeOuts(policy, ledger.longest_s).limit_s("forward"), 30);
 }
 
+// What the task states stands until a phase was seen, and is never cut short by what was seen.
+TEST(TimeOuts, OfPhasesThatTheTaskNames) {
+  Policy policy;
+  policy.progress_floor_s = 10;
+  ProgressTimeOuts times(policy, {});
+  EXPECT_EQ(times.task_limit_s("rollout", 0), policy.first_step_s) << "nothing is known of it";
+  EXPECT_EQ(times.task_limit_s("rollout", 40), 40);
+  EXPECT_EQ(times.task_limit_s("rollout", 4), 10) << "not below the floor";
+  times.saw_task("rollout", 6);
+  EXPECT_EQ(times.task_limit_s("rollout", 0), 30);
+  EXPECT_EQ(times.task_limit_s("rollout", 20), 30);
+  EXPECT_EQ(times.task_limit_s("rollout", 40), 40);
+  times.saw_task("rollout", 1);
+  EXPECT_EQ(times.task_limit_s("rollout", 0), 30);
+  EXPECT_EQ(times.task_limit_s("reward", 0), policy.first_step_s);
+  times.saw_task("data", 50);
+  EXPECT_EQ(times.limit_s("data"), 10) << "a phase of the task may be called as one of the trainer";
+}
+
 std::string placement_text(const std::optional<std::vector<NodeRanks>>& placement) {
   if (!placement) return "none";
   std::string text;

@@ -77,6 +77,22 @@ TEST_P(OutsideTasks, TwoRanksAreOneProcess) {
   }
 }
 
+// The phases that the task names have their seconds with the step, with the evaluation and on the page.
+TEST_P(OutsideTasks, PhasesAreReportedByTheirNames) {
+  run("run", {"observe.report=true"});
+  for (const observe::StepReport& step : events<observe::StepReport>("run")) {
+    ASSERT_TRUE(step.metrics.contains("choosing_seconds"));
+    EXPECT_GT(step.metrics.at("choosing_seconds"), 0);
+    EXPECT_LT(step.metrics.at("choosing_seconds"), step.milliseconds * 1e-3);
+    EXPECT_GE(step.data_wait_milliseconds, 0) << "a phase is no waiting for data";
+    EXPECT_FALSE(step.metrics.contains("judging_seconds")) << "evaluations are no part of a step";
+  }
+  const auto judged = events<observe::Evaluation>("run");
+  ASSERT_FALSE(judged.empty());
+  EXPECT_GT(judged.back().metrics.at("judging_seconds"), 0);
+  EXPECT_THAT(read_text(folder_ / "run" / "report.html"), HasSubstr("choosing_seconds"));
+}
+
 TEST_P(OutsideTasks, ALayoutThatTheTaskDoesNotOfferIsRefused) {
   try {
     run("refused", {"parallel.tp=2", "parallel.ranks=2"});

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "model/watched.h"
+#include "observe/trace/task_phase.h"
 #include "optim/schedule.h"
 #include "plan/memory/rank_state.h"
 #include "train/task_entry.h"
@@ -88,8 +89,10 @@ class OutsideTask : public train::Task {
   model::ParameterSet& parameters() override { return parameters_; }
   const Precision& precision() const override { return precision_; }
   train::StepWork prepare(int64_t step) override {
+    observe::TaskPhase phase(*ranks_.spans(), "choosing", /*allowed_s=*/60);
     const int64_t begin = schedule_.first_sample(step), own = schedule_.batch(step) / ranks_.replicas();
     first_ = begin + ranks_.replica() * own;
+    phase.progress(own, own);
     return {.micro_batches = own / recipe_.train.micro_batch, .weight = static_cast<double>(own), .tokens = own};
   }
   Tensor forward(model::Context& /*context*/, int64_t micro_batch, const Tensor& /*entering*/) override {
@@ -97,6 +100,7 @@ class OutsideTask : public train::Task {
   }
   std::optional<observe::Metrics> evaluate(bool /*whole*/, const std::function<bool()>& go_on) override {
     const at::NoGradGuard guard;
+    const observe::TaskPhase phase(*ranks_.spans(), "judging");
     double loss = 0, right = 0, count = 0;
     for (int64_t batch = 0; batch < kJudgedBatches && go_on(); ++batch) {
       const auto [nats, hits] = judged(kHeldOut + batch * recipe_.train.micro_batch);

@@ -33,6 +33,11 @@ int64_t integer_in(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<int64_t>() : -1;
 }
+std::string phase_in(const nlohmann::json& rank) {
+  const nlohmann::json task = rank.value("task_phase", nlohmann::json::object());
+  return observe::phase_text(text_in(rank, "phase"),
+                             {.name = text_in(task, "name"), .done = integer_in(task, "done"), .whole = integer_in(task, "whole")});
+}
 
 }  // namespace
 
@@ -98,8 +103,8 @@ std::string status_for_people(const std::string& text) {
   }
   for (const nlohmann::json& rank : status.value("ranks", nlohmann::json::array())) {
     out += fmt::format("  rank {:<5} {:<8} process {} on {}, step {}, {} for {} s, loss {}\n", integer_in(rank, "rank"),
-                       text_in(rank, "state"), integer_in(rank, "pid"), text_in(rank, "node"), integer_in(rank, "step"),
-                       text_in(rank, "phase"), text_of_number(rank.value("phase_age_s", nlohmann::json()), "{:.1f}"),
+                       text_in(rank, "state"), integer_in(rank, "pid"), text_in(rank, "node"), integer_in(rank, "step"), phase_in(rank),
+                       text_of_number(rank.value("phase_age_s", nlohmann::json()), "{:.1f}"),
                        text_of_number(rank.value("loss", nlohmann::json()), "{:.4f}"));
   }
   const nlohmann::json incidents = status.value("incidents", nlohmann::json::array());

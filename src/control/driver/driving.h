@@ -56,10 +56,11 @@ class Driving {
     std::optional<RankBeat> beat;
     double beat_s = 0;  // when the beat came
     int64_t resumed_step = -1;
-    std::tuple<int64_t, int64_t, std::string, int64_t> progress;
+    std::tuple<int64_t, int64_t, std::string, int64_t, std::string, int64_t> progress;
     // The longest age that the current progress has had, and the phase in which it had it.
     double standing_s = 0;
     std::string standing_in;
+    bool stood_in_task = false;  // standing_in is the name of a phase of the task
     // Age of each work of its background threads, when the beat came.
     std::map<std::string, double> background;
     std::optional<RankExited> exited;
@@ -122,6 +123,8 @@ class Driving {
   void watch_steps();
   bool watch_progress();  // true: ranks hang
   bool watch_background(int64_t number, const Rank& rank, double since_s);
+  double limit_s(const Rank& rank) const;  // for its standing where it stands
+  void excuse_task_phases();
   void watch_plans();
   void watch_end();
   void drain();
@@ -174,6 +177,8 @@ class Driving {
   Commands commands_;
   double now_s_ = 0, told_s_ = 0;  // told_s_: when the last input came
   double held_up_s_ = 0;           // seconds since this generation began
+  double task_s_ = 0;              // before the first step: spent in phases of the task, within their limits
+  double excused_until_s_ = -1;    // when that was last added up; −1: not yet
 
   State state_ = State::kInit;
   double state_since_s_ = 0;

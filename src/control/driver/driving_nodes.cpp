@@ -139,14 +139,20 @@ void Driving::take_beat(const std::string& name, const RankBeat& beat) {
   if (rank.state == Rank::State::kEnded || rank.state == Rank::State::kLost) return;
   rank.state = Rank::State::kRunning;
   if (rank.resumed_step < 0) rank.resumed_step = beat.resumed_step >= 0 ? beat.resumed_step : beat.step;
-  std::tuple progress{beat.step, beat.micro_step, beat.collective.group, beat.collective.sequence};
+  std::tuple progress{beat.step,           beat.micro_step, beat.collective.group, beat.collective.sequence, beat.task_phase.name,
+                      beat.task_phase.done};
   if (rank.beat && progress != rank.progress) {
-    if (rank.training() && least_step() > ledger_.resumed_step) time_outs_.saw(rank.standing_in, rank.standing_s);
+    if (rank.stood_in_task) {
+      time_outs_.saw_task(rank.standing_in, rank.standing_s);
+    } else if (rank.training() && least_step() > ledger_.resumed_step) {
+      time_outs_.saw(rank.standing_in, rank.standing_s);
+    }
     rank.standing_s = 0;
   }
   if (beat.progress_age_s >= rank.standing_s) {
     rank.standing_s = beat.progress_age_s;
-    rank.standing_in = beat.phase;
+    rank.stood_in_task = beat.in_task();
+    rank.standing_in = rank.stood_in_task ? beat.task_phase.name : beat.phase;
   }
   std::map<std::string, double> background;
   for (const BackgroundBeat& work : beat.background) {

@@ -229,6 +229,8 @@ void Driving::begin_generation(const Width& width, std::vector<NodeRanks> placem
   wide_since_s_ = 0;
   last_step_ = -1;
   held_up_s_ = 0;
+  task_s_ = 0;
+  excused_until_s_ = -1;
   generation_open_ = true;
   time_outs_ = ProgressTimeOuts(policy_, ledger_.longest_s);
   const SearchChanged& search = ledger_.search;

@@ -74,6 +74,7 @@ nlohmann::ordered_json Driving::status(double now_s) const {
                                       {"micro_step", beat.micro_step},
                                       {"phase", beat.phase},
                                       {"phase_age_s", beat.phase_age_s + since_s},
+                                      {"task_phase", record_to_json(beat.task_phase)},
                                       {"beat_age_s", beat.beat_age_s + since_s},
                                       {"progress_age_s", beat.progress_age_s + since_s},
                                       {"collective", record_to_json(beat.collective)}};

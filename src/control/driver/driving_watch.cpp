@@ -72,11 +72,32 @@ void Driving::recovered() {
   open_incidents_.clear();
 }
 
+double Driving::limit_s(const Rank& rank) const {
+  if (rank.beat->in_task()) return time_outs_.task_limit_s(rank.beat->task_phase.name, rank.beat->task_phase.allowed_s);
+  const bool over = rank.beat->phase == "idle" && plan_.steps > 0 && rank.beat->step >= plan_.steps;
+  return time_outs_.limit_s(over ? ProgressTimeOuts::kBehindLastStep : rank.beat->phase);
+}
+
+// A first step may begin with a long phase of the task. While a rank stands in one, within its limit, the
+// time of the first step does not run.
+void Driving::excuse_task_phases() {
+  const double before_s = std::exchange(excused_until_s_, now_s_);
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.state != Rank::State::kRunning || !rank.beat || !rank.beat->in_task()) continue;
+    const double since_s = now_s_ - rank.beat_s;
+    if (rank.beat->progress_age_s + since_s > limit_s(rank)) continue;
+    // A driver that was started later than the ranks finds a phase that has lasted for a while.
+    task_s_ += before_s < 0 ? rank.beat->phase_age_s + since_s : now_s_ - before_s;
+    return;
+  }
+}
+
 // A rank that stands still usually waits for others: it hangs only if every rank for which it may wait has
 // exceeded the time limit of its own activity. A process whose heartbeat thread gives no sign is stopped,
 // whatever it was doing.
 bool Driving::watch_progress() {
-  const double first_s = now_s_ - ledger_.generation_since_s - held_up_s_;
+  if (!first_step_done_) excuse_task_phases();
+  const double first_s = now_s_ - ledger_.generation_since_s - held_up_s_ - task_s_;
   if (!first_step_done_ && first_s > policy_.first_step_s) {
     suspect_hang(fmt::format("no step was done {:.0f} s after the start", first_s), first_s - policy_.first_step_s);
     return true;
@@ -94,15 +115,15 @@ bool Driving::watch_progress() {
       return true;
     }
     if (watch_background(number, rank, since_s)) return true;
-    if (!first_step_done_) continue;
-    const bool over = rank.beat->phase == "idle" && plan_.steps > 0 && rank.beat->step >= plan_.steps;
-    const double age_s = rank.beat->progress_age_s + since_s,
-                 limit_s = time_outs_.limit_s(over ? ProgressTimeOuts::kBehindLastStep : rank.beat->phase);
+    if (!first_step_done_ && !rank.beat->in_task()) continue;
+    const double age_s = rank.beat->progress_age_s + since_s, limit_s = this->limit_s(rank);
     // A save may have to wait for the previous save, which has a deadline of its own: until then this rank
     // does not count as hanging.
     const bool waits_for_work = rank.beat->phase == kSaving && !rank.beat->background.empty();
     if (age_s > limit_s && !waits_for_work) {
-      if (!beyond) first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number, rank.beat->phase, age_s, limit_s);
+      if (!beyond)
+        first = fmt::format("rank {} stands in {} for {:.0f} s, more than {:.0f} s", number,
+                            observe::phase_text(rank.beat->phase, rank.beat->task_phase), age_s, limit_s);
       overdue_s = beyond ? std::min(overdue_s, age_s - limit_s) : age_s - limit_s;
       beyond = true;
     } else if (rank.beat->phase != kWaiting) {

@@ -77,6 +77,7 @@ RankBeat beat_of(const observe::RankProgress& now) {
                 .micro_step = now.micro_step,
                 .phase = std::string(observe::name_of(now.phase)),
                 .phase_age_s = age_s(now.phase_since_ns),
+                .task_phase = now.task_phase,
                 .loss = now.loss,
                 .gradient_norm = now.gradient_norm,
                 .tokens = now.tokens,

@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "observe/board/task_phase_state.h"
 #include "observe/events/event.h"
 
 namespace longhaul::control {
@@ -65,9 +66,10 @@ struct RankBeat {
   int64_t step = 0;
   int64_t resumed_step = -1;  // step of the loaded checkpoint; 0: from the beginning; -1: unknown (yet)
   int64_t micro_step = 0;
-  // One of: start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, idle.
+  // One of: start, load, data, forward, backward, communication, optimizer, checkpoint, evaluation, task, idle.
   std::string phase = "start";
   double phase_age_s = 0;
+  observe::TaskPhaseState task_phase;
   CollectiveBeat collective;
   double loss = 0, gradient_norm = 0;
   int64_t tokens = 0, resident_bytes = 0;
@@ -75,6 +77,7 @@ struct RankBeat {
   observe::Metrics phase_seconds;  // of the last step, by phase
   std::vector<BackgroundBeat> background;
   RankError error;
+  bool in_task() const { return phase == "task"; }
   bool operator==(const RankBeat&) const = default;
   static constexpr auto fields();
 };
@@ -340,6 +343,7 @@ constexpr auto RankBeat::fields() {
                     observe::Field{"micro_step", &R::micro_step},
                     observe::Field{"phase", &R::phase},
                     observe::Field{"phase_age_s", &R::phase_age_s},
+                    observe::Field{"task_phase", &R::task_phase},
                     observe::Field{"collective", &R::collective},
                     observe::Field{"loss", &R::loss},
                     observe::Field{"gradient_norm", &R::gradient_norm},

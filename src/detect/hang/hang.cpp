@@ -76,8 +76,8 @@ class Analysis {
   std::string doing(int64_t rank) const {
     const HangRank& it = of(rank);
     if (it.seen_ns == 0) return last_call(it.calls);
-    std::string text =
-        fmt::format("in {} for {}", name_of(it.progress.phase), duration_text(seconds_since(it, it.progress.phase_since_ns)));
+    std::string text = fmt::format("in {} for {}", observe::phase_text(name_of(it.progress.phase), it.progress.task_phase),
+                                   duration_text(seconds_since(it, it.progress.phase_since_ns)));
     if (!it.progress.phase_at.empty()) text += fmt::format(" ({})", it.progress.phase_at);
     if (it.progress.step >= 0) text += fmt::format(", after step {}", it.progress.step);
     if (it.progress.micro_step >= 0) text += fmt::format(", micro-batch {}", it.progress.micro_step);

@@ -53,6 +53,9 @@ std::string hang_evidence(const HangRank& rank) {
                                       {"phase", name_of(now.phase)},
                                       {"phase_since_ns", now.phase_since_ns},
                                       {"phase_at", now.phase_at},
+                                      {"task_phase", now.task_phase.name},
+                                      {"task_done", now.task_phase.done},
+                                      {"task_whole", now.task_phase.whole},
                                       {"error_code", now.error_code},
                                       {"ended", now.ended},
                                       {"threads", rank.threads},
@@ -75,6 +78,9 @@ HangRank hang_rank_from(std::string_view evidence, const std::string& where) {
                    .phase = *phase,
                    .phase_since_ns = view.at("phase_since_ns").integer(0),
                    .phase_at = view.at("phase_at").string(),
+                   .task_phase = {.name = view.at("task_phase").string(),
+                                  .done = view.at("task_done").integer(0),
+                                  .whole = view.at("task_whole").integer(0)},
                    .error_code = view.at("error_code").integer(0),
                    .ended = view.at("ended").boolean()};
   const JsonView threads = view.at("threads");

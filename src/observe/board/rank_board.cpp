@@ -43,8 +43,8 @@ thread_local const void* phases_of = nullptr;
 }  // namespace
 
 std::string_view name_of(RankPhase phase) {
-  constexpr std::string_view kNames[kRankPhases] = {"start",         "load",      "data",       "forward",    "backward",
-                                                    "communication", "optimizer", "checkpoint", "evaluation", "idle"};
+  constexpr std::string_view kNames[kRankPhases] = {"start",     "load",       "data",       "forward", "backward", "communication",
+                                                    "optimizer", "checkpoint", "evaluation", "task",    "idle"};
   return kNames[static_cast<size_t>(phase)];
 }
 
@@ -216,6 +216,18 @@ void BoardWriter::State::enter(RankPhase phase, int64_t now_ns) {
   now.phase_since_ns = now_ns;
   board->now.store(now);
   progressed(now_ns);
+}
+
+void BoardWriter::show_task_phase(const TaskPhaseState& task) {
+  if (!on()) return;
+  const std::lock_guard lock(state_->mutex);
+  BoardFile::Now& now = state_->now;
+  now.task_phase = std::string_view(task.name);
+  now.task_allowed_s = task.allowed_s;
+  now.task_done = task.done;
+  now.task_whole = task.whole;
+  state_->board->now.store(now);
+  state_->progressed(monotonic_ns());
 }
 
 void BoardWriter::step_started_from(int64_t step) {

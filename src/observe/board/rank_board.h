@@ -25,6 +25,7 @@
 #include "base/call_site.h"
 #include "base/threads/background_work.h"
 #include "observe/board/call_records.h"
+#include "observe/board/task_phase_state.h"
 
 namespace longhaul::observe {
 
@@ -38,9 +39,10 @@ enum class RankPhase : uint8_t {
   kOptimizer,
   kCheckpoint,  // the copy; writing goes on in the background
   kEvaluation,
+  kTask,  // a phase that the task has named (TaskPhaseState)
   kIdle,  // none of these: between steps, and after the last one
 };
-inline constexpr int kRankPhases = 10;
+inline constexpr int kRankPhases = 11;
 std::string_view name_of(RankPhase phase);  // "forward"
 std::optional<RankPhase> rank_phase_named(std::string_view name);
 using PhaseSeconds = std::array<double, kRankPhases>;  // by RankPhase
@@ -56,6 +58,7 @@ struct RankProgress {
   RankPhase phase = RankPhase::kStart;
   int64_t phase_since_ns = 0;
   std::string phase_at;  // "src/train/step.cpp:128": where the phase was entered
+  TaskPhaseState task_phase;
   struct Collective {
     std::string group;      // "world/dp 0"; empty: there was no call yet
     std::string kind;       // "all_reduce"
@@ -135,6 +138,8 @@ class BoardWriter {
   // Called by the computing thread. Returns the previous phase. micro_step: that of the phase; −1: none, the
   // value stays.
   RankPhase enter(RankPhase phase, CallSite at = CallSite::here(), int64_t micro_step = -1);
+  // What a phase of the task is called, and how far it is; each call is progress of the rank.
+  void show_task_phase(const TaskPhaseState& task);
   void step_started_from(int64_t step);  // the last step completed before this process, for a resumed run
   struct Step {
     int64_t step = 0;

@@ -30,7 +30,7 @@ inline constexpr std::string_view kBoardLink = "board-";  // in <run>/trace, fol
 
 struct BoardFile {
   static constexpr uint64_t kMagic = 0x3144'524f'4142'484c;  // "LHBAORD1"
-  static constexpr uint64_t kVersion = 3;
+  static constexpr uint64_t kVersion = 4;
   static constexpr int64_t kGroups = 512, kMembers = 1 << 16, kModules = 64;
 
   struct Owner {
@@ -44,6 +44,9 @@ struct BoardFile {
     double step_seconds;
     PhaseSeconds last_step, this_step;  // this_step: without the current phase
     FixedText<64> phase_at;
+    FixedText<32> task_phase;
+    double task_allowed_s;
+    int64_t task_done, task_whole;
   };
   struct End {
     int64_t code, ended, failed_ns, consequence;

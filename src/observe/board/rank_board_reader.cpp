@@ -108,6 +108,7 @@ RankProgress BoardReader::progress() const {
                         .phase = static_cast<RankPhase>(std::clamp<int64_t>(now.phase, 0, kRankPhases - 1)),
                         .phase_since_ns = now.phase_since_ns,
                         .phase_at = now.phase_at.text(),
+                        .task_phase = {now.task_phase.text(), now.task_allowed_s, now.task_done, now.task_whole},
                         .loss = now.loss,
                         .gradient_norm = now.gradient_norm,
                         .tokens = now.tokens,

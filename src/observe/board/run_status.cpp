@@ -26,6 +26,7 @@ constexpr auto RankStatus::fields() {
                     Field{"micro_step", &T::micro_step},
                     Field{"phase", &T::phase},
                     Field{"phase_age_s", &T::phase_age_s},
+                    Field{"task_phase", &T::task_phase},
                     Field{"beat_age_s", &T::beat_age_s},
                     Field{"progress_age_s", &T::progress_age_s},
                     Field{"collective", &T::collective},

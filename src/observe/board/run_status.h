@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "observe/board/task_phase_state.h"
 #include "observe/events/event.h"
 
 namespace longhaul::observe {
@@ -34,6 +35,8 @@ struct RankStatus {
   std::string state;  // starting, running, ended, lost
   int64_t generation = 0, step = 0, micro_step = 0;
   std::string phase;  // data, forward, backward, communication, …
+  TaskPhaseState task_phase;
+  std::string doing() const { return phase_text(phase, task_phase); }
   double phase_age_s = 0, beat_age_s = 0, progress_age_s = 0;
   CollectiveStatus collective;  // the last one
   std::optional<double> loss, gradient_norm;

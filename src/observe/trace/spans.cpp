@@ -50,6 +50,37 @@ bool SpanRecorder::computes_here() const { return computing == this; }
 ComputesFor::ComputesFor(const SpanRecorder& recorder) : before_(std::exchange(computing, &recorder)) {}
 ComputesFor::~ComputesFor() { computing = before_; }
 
+TaskPhaseState SpanRecorder::begin_task_phase(const TaskPhaseState& phase) {
+  const std::lock_guard lock(mutex_);
+  board_->show_task_phase(phase);
+  return std::exchange(task_phase_, phase);
+}
+
+void SpanRecorder::task_phase_progressed(const TaskPhaseState& phase) {
+  const std::lock_guard lock(mutex_);
+  // The phase around the innermost one may progress too; the board goes on showing the innermost.
+  if (phase.name == task_phase_.name) task_phase_ = phase;
+  board_->show_task_phase(task_phase_);
+}
+
+void SpanRecorder::end_task_phase(const std::string& name, double seconds, const TaskPhaseState& outer) {
+  const std::lock_guard lock(mutex_);
+  task_seconds_[name] += seconds;
+  if (outer.name.empty()) seconds_in_task_phases_ += seconds;
+  task_phase_ = outer;
+  board_->show_task_phase(outer);
+}
+
+std::map<std::string, double> SpanRecorder::take_task_seconds() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(task_seconds_, {});
+}
+
+double SpanRecorder::seconds_in_task_phases() const {
+  const std::lock_guard lock(mutex_);
+  return seconds_in_task_phases_;
+}
+
 void SpanRecorder::start(int64_t step) {
   const std::lock_guard lock(mutex_);
   LONGHAUL_ASSERT(!on(), "step {} is still recorded", trace_.step);

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -93,6 +94,14 @@ class SpanRecorder {
   void show_on(BoardWriter& board) { board_ = &board; }  // the board must outlive this recorder
   BoardWriter& board() const { return *board_; }         // before that, a board without a file
 
+  // For TaskPhase (task_phase.h), which keeps the phase around it. The seconds are added up by name, whether a
+  // step is recorded or not, until somebody takes them.
+  TaskPhaseState begin_task_phase(const TaskPhaseState& phase);
+  void task_phase_progressed(const TaskPhaseState& phase);
+  void end_task_phase(const std::string& name, double seconds, const TaskPhaseState& outer);
+  std::map<std::string, double> take_task_seconds();
+  double seconds_in_task_phases() const;  // of this process so far, in any of them
+
   void start(int64_t step);
   StepTrace stop();
   void add(const Span& span);  // ignored while it is off
@@ -104,10 +113,13 @@ class SpanRecorder {
   BoardWriter none_;
   BoardWriter* board_ = &none_;
   std::atomic<bool> on_ = false;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   StepTrace trace_;
   bool recorded_ = false;  // true once a step was recorded
   std::vector<BesideSpan> beside_;
+  TaskPhaseState task_phase_;
+  std::map<std::string, double> task_seconds_;
+  double seconds_in_task_phases_ = 0;
 };
 
 // ComputesFor: while an object lives, the calling thread computes for the recorder's step in place of the

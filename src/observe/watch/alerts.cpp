@@ -36,7 +36,8 @@ std::optional<std::string> no_progress(const RunView& run) {
     double worst = 0;
     int64_t rank = -1;
     for (const RankStatus& each : run.status->ranks) {
-      const bool may_wait = each.phase == "start" || each.phase == "load" || each.phase == "checkpoint" || each.phase == "evaluation";
+      const bool may_wait = each.phase == "start" || each.phase == "load" || each.phase == "checkpoint" || each.phase == "evaluation" ||
+                            each.phase == "task";  // of which the driver knows the limit
       if (each.state == "running" && !may_wait && each.progress_age_s > worst) worst = each.progress_age_s, rank = each.rank;
     }
     if (worst > kNoProgress_s && run.status->state == "TRAIN")

@@ -52,8 +52,8 @@ double work_of(const std::map<std::string, double>& phases) {
 }  // namespace
 
 std::vector<std::string> ordered_phases(std::vector<std::string> phases) {
-  static const std::vector<std::string> kOrder = {"data",      "forward",    "backward",   "communication",
-                                                  "optimizer", "checkpoint", "evaluation", "idle"};
+  static const std::vector<std::string> kOrder = {"data",       "forward",    "backward", "communication", "optimizer",
+                                                  "checkpoint", "evaluation", "task",     "idle"};
   const auto place = [](const std::string& phase) { return std::ranges::find(kOrder, phase) - kOrder.begin(); };
   std::ranges::sort(phases, [&](const std::string& a, const std::string& b) { return std::pair(place(a), a) < std::pair(place(b), b); });
   return phases;

@@ -54,7 +54,7 @@ color:var(--ink);background:color-mix(in oklab,var(--card) 72%,var(--phase));bor
 .cell b{font-weight:500}
 .cell:hover,.cell:focus-visible,.cell.chosen{border-color:var(--ink);outline:none}
 .cell{--phase:var(--rule)}.is-forward{--phase:var(--train)}.is-backward{--phase:var(--eval)}.is-communication{--phase:var(--resume)}.is-data{--phase:var(--gzip)}
-.is-optimizer{--phase:var(--xz)}.is-checkpoint,.is-evaluation{--phase:var(--save)}.swatch.is{background:color-mix(in oklab,var(--card) 55%,var(--phase))}
+.is-optimizer{--phase:var(--xz)}.is-checkpoint,.is-evaluation,.is-task{--phase:var(--save)}.swatch.is{background:color-mix(in oklab,var(--card) 55%,var(--phase))}
 .cell.starting{border-style:dashed;border-color:var(--muted)}.cell.ended{opacity:.5}
 .cell.stuck,.cell.lost{border-color:var(--bad)}.cell.stuck b,.cell.lost b{color:var(--bad)}
 .cell.lost{background:repeating-linear-gradient(45deg,var(--card) 0 5px,color-mix(in oklab,var(--card) 65%,var(--bad)) 5px 10px)}

@@ -26,12 +26,12 @@ struct CellLook {
 };
 
 CellLook look_of(const RankStatus& rank, bool slow) {
-  CellLook look{.style = "is-" + rank.phase, .sign = "", .title = fmt::format("rank {} on {}: {}", rank.rank, rank.node, rank.phase)};
+  CellLook look{.style = "is-" + rank.phase, .sign = "", .title = fmt::format("rank {} on {}: {}", rank.rank, rank.node, rank.doing())};
   if (rank.state == "lost") return {"lost", "×", fmt::format("rank {} on {}: lost", rank.rank, rank.node)};
   if (rank.state == "starting" || rank.state == "ended") {
     look.style += " " + rank.state;
     look.title += ", " + rank.state;
-  } else if (rank.progress_age_s > kStuckAfter_s && rank.phase != "evaluation" && rank.phase != "checkpoint") {
+  } else if (rank.progress_age_s > kStuckAfter_s && rank.phase != "evaluation" && rank.phase != "checkpoint" && rank.phase != "task") {
     look.style += " stuck", look.sign = "!";
     look.title += fmt::format(", no progress for {}", seconds_text(rank.progress_age_s));
   } else if (slow) {
@@ -60,7 +60,7 @@ std::string cells_of(std::span<const RankStatus* const> ranks, const std::map<in
     const auto found = slow.find(rank.rank);
     const CellLook look = look_of(rank, found != slow.end() && found->second);
     html += fmt::format("<a class=\"cell {}\" href=\"#rank-{}\" title=\"{}\"><b>{}</b><small>{}</small>{}</a>", html_escaped(look.style),
-                        rank.rank, html_escaped(look.title), rank.rank, html_escaped(rank.state == "running" ? rank.phase : rank.state),
+                        rank.rank, html_escaped(look.title), rank.rank, html_escaped(rank.state == "running" ? rank.doing() : rank.state),
                         look.sign.empty() ? "" : "<em>" + look.sign + "</em>");
   }
   return html + "</div>";
@@ -181,7 +181,7 @@ std::string rank_panel(const RunView& run, int64_t number, const std::string& lo
     html += "<dl class=\"facts\">" + fact("node", rank->node) + fact("process", fmt::to_string(rank->pid)) +
             fact("state", fmt::format("{}, generation {}", rank->state, rank->generation)) +
             fact("step", fmt::format("{}, micro-batch {}", rank->step, rank->micro_step)) +
-            fact("phase", fmt::format("{} for {}", rank->phase, seconds_text(rank->phase_age_s))) +
+            fact("phase", fmt::format("{} for {}", rank->doing(), seconds_text(rank->phase_age_s))) +
             fact("heard", seconds_text(rank->beat_age_s) + " ago") + fact("last progress", seconds_text(rank->progress_age_s) + " ago") +
             fact("last call", call.sequence < 0 ? ""
                                                 : fmt::format("{} {} of {}, number {}, {}", call.kind, call.name, call.group, call.sequence,

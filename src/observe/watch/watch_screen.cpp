@@ -125,9 +125,10 @@ void add_ranks(Screen& screen, const RunView& run) {
     }
     if (rank->state != "running") trouble += 1e6;
     if (rank->progress_age_s > 30) trouble += rank->progress_age_s;
-    lines.emplace_back(trouble, fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>6.1f} s  {:>6.1f} s", rank->rank,
-                                            printable(brief(rank->node, 14)), printable(rank->state), printable(rank->phase), rank->step,
-                                            milliseconds_text(rank->step_seconds * 1000), work, z, rank->beat_age_s, rank->progress_age_s));
+    lines.emplace_back(
+        trouble, fmt::format("{:>5}  {:<14} {:<9} {:<14} {:>7}  {:>9}  {:>9}  {:>6}  {:>6.1f} s  {:>6.1f} s", rank->rank,
+                             printable(brief(rank->node, 14)), printable(rank->state), printable(brief(rank->doing(), 20)), rank->step,
+                             milliseconds_text(rank->step_seconds * 1000), work, z, rank->beat_age_s, rank->progress_age_s));
   }
   const auto room = static_cast<size_t>(std::max(3, screen.left() - 2 - 2 * kIncidentLines));
   const size_t all = lines.size();
