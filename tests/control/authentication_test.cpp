@@ -150,7 +150,7 @@ TEST(Authentication, AFileMakesOneNode) {
   };
   EXPECT_THAT(text_of([&] { node_keys(file, "rack-3"); }),
               ::testing::AllOf(HasSubstr("the key of another node"), HasSubstr("--name rack-2"), HasSubstr("launch key RUN rack-3")));
-  for (const std::string name : {std::string(), std::string("a\nb"), std::string(65, 'n')})
+  for (const std::string& name : {std::string(), std::string("a\nb"), std::string(65, 'n')})
     EXPECT_THAT(text_of([&] { write_node_key(control, name, folder / "none"); }), HasSubstr("no name for a node"));
   EXPECT_FALSE(std::filesystem::exists(folder / "none"));
 }
