@@ -233,6 +233,10 @@ TEST(PuzzleTasks, PlacesOfErrorsByHand) {
   EXPECT_EQ(place("(("), 3);
   EXPECT_EQ(place("()]"), 3);
   EXPECT_EQ(place(""), -1);
+  const nlohmann::json right = {{"sequence", "()"}, {"is_valid", true}, {"first_error_pos", nullptr}};
+  const auto accepts = [&](const char* answer) { return dyck_language_errors::kTask.verify(right, answer).accepted(); };
+  for (const char* good : {"-1", "There is none: -1", "The answer is -1."}) EXPECT_TRUE(accepts(good)) << good;
+  for (const char* bad : {"-1-1", "5-1", "--1", "1", "valid"}) EXPECT_FALSE(accepts(bad)) << bad;
 }
 
 // Tasks whose answers are single letters, numbers or words that a prompt may hold by its nature.

@@ -68,7 +68,8 @@ std::optional<int64_t> last_integer(std::string_view text) {
   size_t begin = end;
   while (begin > 0 && is_digit(text[begin - 1])) --begin;
   if (begin > 0 && text[begin - 1] == '-') --begin;
-  if (begin > 0 && std::string_view("-+.").find(text[begin - 1]) != std::string_view::npos) return std::nullopt;  // part of something else
+  // A sign or a digit in front of it: it is a part of something else, such as "5-1".
+  if (begin > 0 && std::string_view("-+.0123456789").find(text[begin - 1]) != std::string_view::npos) return std::nullopt;
   return read_integer(text.substr(begin, end - begin));
 }
 

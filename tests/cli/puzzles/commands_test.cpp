@@ -146,6 +146,47 @@ TEST_F(PuzzleCommands, SaysWhatCannotBeCalibrated) {
   refused({"sudoko", "--url", "http://localhost:1", "--model", "m"}, "did you mean sudoku");
 }
 
+TEST_F(PuzzleCommands, ImportsPublicFiles) {
+  std::filesystem::create_directory(path("arc"));
+  write("arc/a.json", R"({"train": [{"input": [[0, 1]], "output": [[1, 0]]}], "test": [{"input": [[0, 2]], "output": [[2, 0]]}]})");
+  write("arc/b.json", R"({"train": [{"input": [[3]], "output": [[4]]}],
+                         "test": [{"input": [[3, 3]], "output": [[4, 4]]}, {"input": [[0]], "output": [[0]]}]})");
+  write("arc/notes.txt", "no puzzle");
+  const ProcessResult imported = run({"puzzles", "import", "arc_agi", path("arc"), "--out", path("arc.jsonl")});
+  ASSERT_EQ(imported.status, 0) << imported.errors;
+  EXPECT_THAT(imported.output, HasSubstr("3 puzzles"));
+  const std::vector<nlohmann::json> records = lines_of("arc.jsonl");
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0]["data_source"], "arc_agi");
+  EXPECT_EQ(records[0]["solution"], "[[2, 0]]");
+  EXPECT_EQ(records[0]["n_solutions"], 0);  // nothing is proved
+  EXPECT_THAT(records[0]["prompt"][0]["content"].get<std::string>(), HasSubstr("Input: [[0, 2]]"));
+  const ProcessResult judged = run({"puzzles", "verify", path("arc.jsonl")});
+  EXPECT_EQ(judged.status, 0) << judged.errors;
+  write("answers.jsonl", "\"<answer>[[2, 0]]</answer>\"\n\"<answer>[[4], [4]]</answer>\"\n\"<answer>[[0]]</answer>\"\n");
+  const ProcessResult answers = run({"puzzles", "verify", path("arc.jsonl"), "--answers", path("answers.jsonl"), "--json"});
+  EXPECT_THAT(answers.output, HasSubstr("\"code\":\"shape\"")) << answers.errors;
+  const auto with_variants = [&](const char* out) {
+    EXPECT_EQ(run({"puzzles", "import", "arc_agi", path("arc"), "--variants", "2", "--seed", "5", "--out", path(out)}).status, 0);
+    return lines_of(out);
+  };
+  const std::vector<nlohmann::json> variants = with_variants("more.jsonl");
+  ASSERT_EQ(variants.size(), 9u);
+  EXPECT_EQ(variants[0]["solution"], "[[2, 0]]");
+  EXPECT_EQ(variants, with_variants("again.jsonl"));
+  EXPECT_EQ(run({"puzzles", "verify", path("more.jsonl")}).status, 0);
+  expect_error(run({"puzzles", "import", "zebra_puzzle", path("zebra.json"), "--variants", "1", "--out", path("bad.jsonl")}), 64,
+               "--variants");
+  write("zebra.json",
+        R"([{"puzzle": "There are 2 houses.", "solution": {"header": ["House", "Name"], "rows": [["1", "Tom"], ["2", "Ann"]]}}])");
+  EXPECT_EQ(run({"puzzles", "import", "zebra_puzzle", path("zebra.json"), "--out", path("zebra.jsonl")}).status, 0);
+  EXPECT_EQ(lines_of("zebra.jsonl").size(), 1u);
+  write("arc/c.json", R"({"train": [{"input": [[10]], "output": [[4]]}], "test": [{"input": [[3]], "output": [[4]]}]})");
+  expect_error(run({"puzzles", "import", "arc_agi", path("arc"), "--out", path("bad.jsonl")}), 65, "c.json");
+  EXPECT_FALSE(std::filesystem::exists(path("bad.jsonl")));
+  expect_error(run({"puzzles", "import", "sudoku", path("arc"), "--out", path("bad.jsonl")}), 64, "one of arc_agi, zebra_puzzle");
+}
+
 TEST_F(PuzzleCommands, GradesWithErrors) {
   write("aime.jsonl",
         "{\"problem\": \"6 * 34\", \"answer\": \"204\"}\n{\"problem\": \"?\", \"solution\": \"\\\\boxed{\\\\frac{3}{4}}\"}\n");
