@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text/path_text.h"
 #include "base/text/text.h"
