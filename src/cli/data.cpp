@@ -13,6 +13,7 @@
 #include "base/text/path_text.h"
 #include "base/text/text.h"
 #include "cli/command.h"
+#include "cli/data_documents.h"
 #include "cli/output.h"
 #include "data/run_data.h"
 #include "data/tokens/cache.h"
@@ -31,35 +32,45 @@ struct DataArguments {
   std::vector<std::string> overrides;
   double days = 30;
   bool all = false, yes = false, json = false;
+  int64_t documents = 0;
+  std::string tokenizer;
 };
 
+constexpr const char* kDocumentsHelp = "shows the first N documents of each side, and what their tokens weigh in the loss";
+
 ordered_json json_of(const data::TokenDataset& side) {
-  return {{"documents", side.documents()}, {"tokens", side.tokens()}, {"bytes", side.text_bytes()}, {"shards", side.shards()}};
+  return {{"documents", side.documents()},
+          {"tokens", side.tokens()},
+          {"bytes", side.text_bytes()},
+          {"shards", side.shards()},
+          {"counted_labels", side.counted_labels()}};
 }
 
-ordered_json json_of(const data::PreparedSource& source) {
+ordered_json json_of(const data::PreparedSource& source, const ShownDocuments& shown) {
   ordered_json not_text = ordered_json::array();
   for (const auto& file : source.not_text) not_text.push_back({{"name", file.name}, {"bytes", file.bytes}, {"reason", file.reason}});
-  return {{"source", source.source},
-          {"folder", text_of_path(source.folder)},
-          {"vocabulary", source.identity.vocabulary},
-          {"tokenizer_sha256", source.identity.tokenizer_sha256},
-          {"train", json_of(source.train)},
-          {"held_out", json_of(source.held_out)},
-          {"cut", source.counts.cut},
-          {"empty", source.counts.empty},
-          {"copies", source.counts.copies},
-          {"bad_lines", source.counts.bad_lines},
-          {"bad_utf8", source.counts.bad_utf8},
-          {"not_text", source.counts.not_text},
-          {"not_text_bytes", source.counts.not_text_bytes},
-          {"not_text_files", not_text}};
+  ordered_json result = {{"source", source.source},
+                         {"folder", text_of_path(source.folder)},
+                         {"vocabulary", source.identity.vocabulary},
+                         {"tokenizer_sha256", source.identity.tokenizer_sha256},
+                         {"train", json_of(source.train)},
+                         {"held_out", json_of(source.held_out)},
+                         {"cut", source.counts.cut},
+                         {"empty", source.counts.empty},
+                         {"copies", source.counts.copies},
+                         {"bad_lines", source.counts.bad_lines},
+                         {"bad_utf8", source.counts.bad_utf8},
+                         {"not_text", source.counts.not_text},
+                         {"not_text_bytes", source.counts.not_text_bytes},
+                         {"not_text_files", not_text}};
+  if (shown.most > 0) result["shown_documents"] = json_of_documents(source, shown);
+  return result;
 }
 
 // A cell that says nothing is empty.
 std::string if_any(int64_t count, std::string text) { return count > 0 ? std::move(text) : std::string(); }
 
-void show(const data::PreparedSource& source) {
+void show(const data::PreparedSource& source, const ShownDocuments& shown) {
   observe::Table table(source.source, {{"part"},
                                        {"documents", observe::Align::kRight},
                                        {"bytes", observe::Align::kRight},
@@ -76,16 +87,23 @@ void show(const data::PreparedSource& source) {
   if (source.counts.bad_utf8 > 0) {
     print(fmt::format("documents with bytes that are not UTF-8, kept as they are: {}\n", count_text(source.counts.bad_utf8)));
   }
+  for (const auto& [name, side] : {std::pair("training", &source.train), std::pair("held out", &source.held_out)}) {
+    if (!side->weighted()) continue;
+    print(fmt::format("{}: {} of {} labels count in the loss, ends of documents included\n", name, count_text(side->counted_labels()),
+                      count_text(side->tokens() + side->documents())));
+  }
+  print_documents(source, shown);
   print(fmt::format("{}\n\n", text_of_path(source.folder)));
 }
 
-void show(const std::vector<data::PreparedSource>& sources, bool json) {
+void show(const std::vector<data::PreparedSource>& sources, bool json, const ShownDocuments& shown) {
+  for (const auto& source : sources) require_tokenizer_of(source, shown);
   ordered_json list = ordered_json::array();
   for (const auto& source : sources) {
     if (json) {
-      list.push_back(json_of(source));
+      list.push_back(json_of(source, shown));
     } else {
-      show(source);
+      show(source, shown);
     }
   }
   if (json) print_json({{"sources", list}});
@@ -120,13 +138,17 @@ void add_prepare(Command& group) {
   Command prepare = group.add("prepare", "train or load the tokenizer and write token shards, once",
                               {{"before a run", "data prepare recipes/first-run.toml"},
                                {"your own text", "data prepare recipes/first-run.toml data.source=/a/folder/of/text"},
+                               {"prompts that do not count in the loss",
+                                "data prepare recipes/first-run.toml data.source=chat.jsonl data.loss_on=completion --documents 3"},
                                {"where they went, for a script", "data prepare recipes/first-run.toml --json"}});
   prepare.recipe(arguments->path, arguments->overrides);
+  prepare.option("--documents", arguments->documents, kDocumentsHelp).at_least(0);
   prepare.json_flag(arguments->json);
   prepare.on_run([arguments] {
     const recipe::LoadedRecipe loaded = recipe::load(arguments->path, arguments->overrides);
     const recipe::DataOptions& options = loaded.recipe.data;
-    show(data::open_run_data(options, libtorch_folder(), data::cache_folder(options)).sources, arguments->json);
+    const data::RunData data = data::open_run_data(options, libtorch_folder(), data::cache_folder(options));
+    show(data.sources, arguments->json, {arguments->documents, data.tokenizer});
     return ExitCode::kDone;
   });
 }
@@ -164,11 +186,18 @@ void add_show_data(Command& group) {
   Command shown = group.add("show", "documents, bytes and tokens of prepared data",
                             {{"everything in a cache", "data show ~/.cache/longhaul"},
                              {"one prepared source", "data show ~/.cache/longhaul/tokens-0123456789abcdef"},
+                             {"which tokens count in the loss", "data show ~/.cache/longhaul/tokens-0123456789abcdef --documents 3"},
                              {"for a script", "data show ~/.cache/longhaul --json"}});
   shown.option("FOLDER", arguments->path, "a prepared source, or a folder that holds some").required();
+  shown.option("--documents", arguments->documents, kDocumentsHelp).at_least(0);
+  shown.option("--tokenizer", arguments->tokenizer, "tokenizer.json that made the tokens, or bytes: to show their text");
   shown.json_flag(arguments->json);
   shown.on_run([arguments] {
-    show(prepared_below(arguments->path), arguments->json);
+    ShownDocuments documents{arguments->documents};
+    if (!arguments->tokenizer.empty())
+      documents.tokenizer =
+          arguments->tokenizer == "bytes" ? data::Tokenizer::bytes() : data::Tokenizer::load(path_of_text(arguments->tokenizer));
+    show(prepared_below(arguments->path), arguments->json, documents);
     return ExitCode::kDone;
   });
 }

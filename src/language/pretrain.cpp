@@ -146,6 +146,7 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
   require_rows();
   require_grids(recipe.model, data.train());
   require_grids(recipe.model, data.held_out());
+  if (masked()) refuse_weights(data);
   if (masked()) return;  // nothing is sampled
   // Now, and not when all is trained.
   const auto prompt = static_cast<int64_t>(data.tokenizer.encode(recipe.sample.prompt).size());
@@ -160,6 +161,19 @@ Pretrain::Pretrain(const recipe::Recipe& recipe, const data::RunData& data, cons
   }
 }
 
+// A label of masked tokens is a token's own, and not the one after it.
+void Pretrain::refuse_weights(const data::RunData& data) {
+  for (const data::TokenDataset* dataset : data.train()) {
+    if (!dataset->weighted()) continue;
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "data that says which tokens count in the loss cannot be learnt as masked tokens",
+                 .expected = "train.objective = next",
+                 .found = "train.objective = masked",
+                 .where = dataset->folder().string(),
+                 .hint = "train.objective=next, or data.loss_on=all, which lets every token count"});
+  }
+}
+
 data::Batch Pretrain::with_objective(data::Batch batch) const {
   if (!masked()) return batch;
   return data::with_masks(std::move(batch), data::training_masks(data_.tokenizer, recipe_.train.masked_share, recipe_.train.seed));
@@ -169,8 +183,9 @@ train::StepWork Pretrain::prepare(int64_t step) {
   const data::Batch batch = with_objective(loader_.take(step - 1));
   micro_batches_ = data::micro_batches(batch, recipe_.train.micro_batch);
   return {.micro_batches = static_cast<int64_t>(micro_batches_.size()),
-          .weight = static_cast<double>(batch.target_tokens),
-          .tokens = static_cast<int64_t>(batch.inputs.size())};
+          .weight = batch.target_weight(),
+          .tokens = static_cast<int64_t>(batch.inputs.size()),
+          .auxiliary_by_weight = !batch.weights.empty()};
 }
 
 bool Pretrain::prepare_of(int64_t step, int64_t replica) {
@@ -182,7 +197,7 @@ bool Pretrain::prepare_of(int64_t step, int64_t replica) {
 
 PackedText Pretrain::text_of(int64_t micro_batch) const {
   const data::Batch& batch = micro_batches_[static_cast<size_t>(micro_batch)];
-  return {batch.layout, batch.inputs, batch.labels};
+  return {batch.layout, batch.inputs, batch.labels, batch.weights.empty() ? nullptr : &batch.weights};
 }
 
 Tensor Pretrain::forward(model::Context& context, int64_t micro_batch, const Tensor& entering) {

@@ -60,6 +60,7 @@ class Pretrain final : public train::Task {
  private:
   bool masked() const { return recipe_.train.objective == recipe::Objective::kMasked; }
   void require_rows() const;
+  static void refuse_weights(const data::RunData& data);
   data::Batch with_objective(data::Batch batch) const;  // sets the labels and inputs of the recipe's objective
   PackedText text_of(int64_t micro_batch) const;
   std::optional<evaluate::EvaluationResult> evaluate_on_ranks(data::EvaluationReader& reader, const std::function<bool()>& go_on);

@@ -58,6 +58,36 @@ TEST_F(ProgramFiles, TokenizerTrainsEncodesAndDecodes) {
   expect_error(run({"tokenizer", "encode", path("broken.json"), path("texts/0.txt")}), 65, "broken.json");
 }
 
+// What a user types to see which tokens count, while the data is made and afterwards.
+TEST_F(ProgramFiles, DataShowsWhichTokensCountInTheLoss) {
+  write("rows.jsonl", "{\"prompt\": \"2 + 2 = \", \"completion\": \"4\"}\n{\"prompt\": \"\", \"completion\": \"free\"}\n");
+  const std::vector<std::string> prepare = {"data",
+                                            "prepare",
+                                            path("recipe.toml"),
+                                            "data.source=" + path("rows.jsonl"),
+                                            "data.loss_on=completion",
+                                            "data.held_out_percent=0",
+                                            "--documents",
+                                            "1"};
+  const ProcessResult shown = run(prepare);
+  EXPECT_THAT(shown.output, AllOf(HasSubstr("training, document 1 of 2"), HasSubstr("1 to 8"), HasSubstr("none"), HasSubstr("2 + 2 ="),
+                                  HasSubstr("9 to 9 and end"), HasSubstr("7 of 15 labels count in the loss")));
+  EXPECT_THAT(shown.output, Not(HasSubstr("document 2")));
+  std::vector<std::string> as_json = prepare;
+  as_json.push_back("--json");
+  const json source = json::parse(run(as_json).output).at("sources").at(0);
+  EXPECT_EQ(source.at("train").at("counted_labels"), 7);
+  const json& parts = source.at("shown_documents").at(0).at("parts");
+  EXPECT_EQ(parts.at(0), json::parse(R"({"begin": 0, "end": 8, "weight": 0.0, "ends_document": false, "text": "2 + 2 = "})"));
+  EXPECT_EQ(parts.at(1).at("weight"), 1);
+  const std::string folder = source.at("folder");
+  EXPECT_THAT(run({"data", "show", folder, "--documents", "2"}).output, AllOf(HasSubstr("document 2 of 2"), Not(HasSubstr("free"))));
+  EXPECT_THAT(run({"data", "show", folder, "--documents", "2", "--tokenizer", "bytes"}).output, HasSubstr("free"));
+  std::vector<std::string> bad = prepare;
+  bad[4] = "data.loss_on=parts";
+  expect_error(run(bad), 65, "no list \"text\"");
+}
+
 TEST_F(ProgramFiles, DataIsPreparedVerifiedAndShown) {
   const ProcessResult prepared = run({"data", "prepare", path("recipe.toml"), "--json"});
   ASSERT_EQ(prepared.status, 0) << prepared.errors;

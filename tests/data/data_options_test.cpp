@@ -83,6 +83,14 @@ TEST_F(DataOptions, EachReachesWhatItIsFor) {
        [&] {
          EXPECT_EQ(texts({good, "data.jsonl_field=body"}), std::vector<std::string>{"another"});
        }},
+      {"data.loss_on",
+       [&] {
+         write_file(folder_ / "asked.jsonl", "{\"prompt\": \"ask\", \"completion\": \"answer\"}\n");
+         const std::string asked = "data.source=" + (folder_ / "asked.jsonl").string();
+         const RunData data = open({asked, "data.loss_on=completion", "data.held_out_percent=0"});
+         EXPECT_EQ(data.train()[0]->segments(0), (std::vector<LossSegment>{{3, 0.0f}, {9, 1.0f}}));
+         EXPECT_EQ(error_of([&] { open({asked}); }).code(), ExitCode::kData);
+       }},
       {"data.skip_bad_lines",
        [&] {
          EXPECT_EQ(error_of([&] { texts({lines}); }).code(), ExitCode::kData);

@@ -93,9 +93,9 @@ TEST(TokenShard, TruncatedLongerAndForeignFilesAreRefused) {
   write_file(path, good + "x");
   EXPECT_EQ(error_of([&] { TokenShard::open(path); }).code(), ExitCode::kData);
   std::string other_version = good;
-  other_version[8] = 2;
+  other_version[8] = 3;
   write_file(path, other_version);
-  EXPECT_NE(std::string(error_of([&] { TokenShard::open(path); }).what()).find("version 2"), std::string::npos);
+  EXPECT_NE(std::string(error_of([&] { TokenShard::open(path); }).what()).find("version 3"), std::string::npos);
   write_file(path, good);
   ShardIdentity other = identity_of(1000);
   other.tokenizer_sha256 = sha256_hex("another");

@@ -70,6 +70,7 @@ inline Encoder byte_encoder(int32_t offset = 0) {
   encoder.piecewise = [encode = encoder.encode]() -> Encoder::Piecewise {
     return [encode](std::string_view piece, bool, std::vector<int32_t>& ids) { encode(piece, ids); };
   };
+  encoder.encode_part = [encode = encoder.encode](std::string_view text, Encoder::Place, std::vector<int32_t>& ids) { encode(text, ids); };
   encoder.vocabulary = offset + 257;
   encoder.separator = offset + 256;
   encoder.sha256 = sha256_hex("one id a byte " + std::to_string(offset));

@@ -53,8 +53,9 @@ struct PlainModel {
     const Tensor g = norm(x, w.at("layers.0.channel_norm.weight")), gate = g.matmul(channel("gate"));
     x = x + (gate * gate.sigmoid() * g.matmul(channel("up"))).matmul(channel("down"));
     const Tensor log_p = norm(x, w.at("norm.weight")).matmul(w.at("head.weight").t()).log_softmax(-1);
-    const Tensor labels = id_tensor(batch.labels);
-    return -log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1).masked_select(labels >= 0).sum();
+    const Tensor labels = id_tensor(batch.labels), each = -log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1);
+    const Tensor weight = batch.weights.empty() ? at::ones_like(each) : at::tensor(batch.weights).to(at::kDouble);
+    return (each * weight).masked_select(labels >= 0).sum();
   }
 };
 
@@ -113,7 +114,10 @@ class PretrainByHand : public ::testing::Test {
     return loader.batch_at(step - 1);
   }
   static double labels(const data::Batch& batch) {
-    return static_cast<double>(std::ranges::count_if(batch.labels, [](int64_t label) { return label >= 0; }));
+    double sum = 0;
+    for (size_t i = 0; i < batch.labels.size(); ++i)
+      sum += batch.labels[i] < 0 ? 0 : batch.weights.empty() ? 1 : static_cast<double>(batch.weights[i]);
+    return sum;
   }
   static Tensors weights(Pretrain& task) {
     Tensors weights;
@@ -178,6 +182,55 @@ TEST_F(PretrainByHand, TwoStepsAreTheOnesWorkedOut) {
     EXPECT_NEAR(result.loss, by_hand.loss, 1e-12);
     EXPECT_NEAR(result.gradient_norm, by_hand.norm, 1e-12);
     expect_weights(*task, by_hand.weights);
+  }
+}
+
+// Masks alone, which the usual loss takes, and weights, which the loss of single tokens takes.
+TEST_F(PretrainByHand, TokensThatTheDataWeighsAreTheOnesWorkedOut) {
+  for (const std::string loss_on : {"completion", "parts"}) {
+    const bool parts = loss_on == "parts";
+    std::string rows;
+    for (int d = 0; d < 60; ++d) {
+      const std::string ask = "ask " + std::to_string(d * 7) + " ",
+                        answer = std::string(static_cast<size_t>(d % 9), 'a') + std::to_string(d);
+      rows += parts ? R"({"text": [{"text": ")" + ask + R"(", "loss": 0.25}, {"text": ")" + answer + R"("}, {"text": "!", "loss": false}]})"
+                    : R"({"prompt": ")" + ask + R"(", "completion": ")" + answer + "\"}";
+      rows += "\n";
+    }
+    write_text_atomically(folder_ / (loss_on + ".jsonl"), rows);
+    const auto recipe = this->recipe({"data.source=" + (folder_ / (loss_on + ".jsonl")).string(), "data.loss_on=" + loss_on});
+    const data::RunData data = open(recipe);
+    const auto task = this->task(recipe, data);
+    const auto expected = by_hand(recipe, data, weights(*task), 2);
+    const auto optimizer = optim::make_optimizer(recipe.recipe.optim, task->parameters(), task->precision());
+    parallel::Ranks ranks;
+    for (int64_t s = 1; s <= 2; ++s) {
+      const Step& by_hand = expected[static_cast<size_t>(s - 1)];
+      const data::Batch batch = this->batch(recipe, data, s);
+      const train::StepResult result =
+          train::run_step(*task, *optimizer, ranks, s, {.lr = by_hand.lr, .clip_norm = recipe.recipe.optim.clip_norm});
+      EXPECT_EQ(result.work.weight, labels(batch));
+      EXPECT_DOUBLE_EQ(result.work.auxiliary_scale(), labels(batch) / static_cast<double>(batch.inputs.size()));
+      EXPECT_LT(labels(batch), static_cast<double>(batch.inputs.size()) * (parts ? 0.7 : 0.6)) << "most tokens count";
+      EXPECT_NEAR(result.loss, by_hand.loss, 1e-12) << loss_on;
+      EXPECT_NEAR(result.gradient_norm, by_hand.norm, 1e-12) << loss_on;
+      expect_weights(*task, by_hand.weights);
+    }
+  }
+}
+
+TEST_F(PretrainByHand, MaskedTokensRefuseDataThatSaysWhatCounts) {
+  write_text_atomically(folder_ / "rows.jsonl",
+                        "{\"prompt\": \"a question\", \"completion\": \"an answer\"}\n{\"prompt\": \"b\", \"completion\": \"c\"}\n");
+  const auto recipe = this->recipe({"data.source=" + (folder_ / "rows.jsonl").string(), "data.loss_on=completion",
+                                    "data.held_out_percent=0", "train.objective=masked", "model.causal=false", "model.vocabulary=258"});
+  const data::RunData data = open(recipe);
+  try {
+    task(recipe, data);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_EQ(error.fields().found, "train.objective = masked");
   }
 }
 

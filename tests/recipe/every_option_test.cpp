@@ -171,6 +171,7 @@ const std::vector<Row>& rows() {
        "", ""},
       {"data.include", "[\".md\"]", [](const Recipe& r) { return r.data.include == std::vector<std::string>{".md"}; }, "", ""},
       {"data.jsonl_field", "\"content\"", [](const Recipe& r) { return r.data.jsonl_field == "content"; }, "", ""},
+      {"data.loss_on", "\"parts\"", [](const Recipe& r) { return r.data.loss_on == LossOn::kParts; }, "", ""},
       {"data.tokenizer", "\"bytes\"", [](const Recipe& r) { return r.data.tokenizer == "bytes"; }, "", ""},
       {"data.vocabulary", "300", [](const Recipe& r) { return r.data.vocabulary == 300; }, "", ""},
       {"data.end_of_document", "\"<eos>\"", [](const Recipe& r) { return r.data.end_of_document == "<eos>"; }, "", ""},

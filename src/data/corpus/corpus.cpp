@@ -73,6 +73,7 @@ class Filter final : public DocumentSink {
       return false;
     }
     document_ = document;
+    weight_.reset();
     cut_bytes_ = decision.what == What::kCut ? decision.cut_bytes : 0;
     begin_part(decision.split);
     return cut_bytes_ > 0 || wanted_;
@@ -88,6 +89,10 @@ class Filter final : public DocumentSink {
       begin_part(Split::kHeldOut);
     }
     give(chunk);
+  }
+  void weight(float weight) override {
+    weight_ = weight;
+    if (begun_) sink_.weight(weight);
   }
   void end() override {
     if (!begun_ && wanted_) ++counts_.empty;
@@ -120,7 +125,10 @@ class Filter final : public DocumentSink {
   }
   void give(std::string_view chunk) {
     if (chunk.empty() || !wanted_) return;
-    if (!begun_) sink_.begin(document_, split_);
+    if (!begun_) {
+      sink_.begin(document_, split_);
+      if (weight_) sink_.weight(*weight_);
+    }
     begun_ = true;
     counts_.bytes += static_cast<int64_t>(chunk.size());
     utf8_.text(chunk);
@@ -145,6 +153,7 @@ class Filter final : public DocumentSink {
   Split split_ = Split::kTrain;
   int64_t cut_bytes_ = 0;  // left before the cut; 0: none, or passed
   bool begun_ = false, wanted_ = false;
+  std::optional<float> weight_;  // none: the document does not say
   Utf8Check utf8_;
 };
 
@@ -156,6 +165,7 @@ CorpusOptions corpus_options(const recipe::DataOptions& options, const std::file
   result.validation = options.validation;
   result.source.endings = options.include;
   result.source.jsonl_field = options.jsonl_field;
+  result.source.loss_on = options.loss_on;
   result.source.skip_bad_lines = options.skip_bad_lines;
   result.source.keep_binary = options.keep_binary;
   result.source.libtorch_folder = libtorch_folder;
@@ -206,6 +216,8 @@ std::string Corpus::key(size_t source) const {
   };
   add("longhaul corpus 4");
   add(options_.source.jsonl_field);
+  if (const auto loss_on = options_.source.loss_on; loss_on != recipe::LossOn::kAll)
+    add(loss_on == recipe::LossOn::kParts ? "loss on parts" : "loss on completion");
   add(fmt::format("{} {} {} {}", options_.source.skip_bad_lines, options_.source.keep_binary, options_.held_out_percent,
                   options_.remove_copies));
   for (const size_t s : sources_that_decide_about(source)) {

@@ -40,6 +40,7 @@ class CorpusSink {
   virtual ~CorpusSink() = default;
   virtual void begin(const DocumentInfo& document, Split split) = 0;
   virtual void text(std::string_view chunk) = 0;  // at least once, never empty
+  virtual void weight(float) {}                   // of the text that follows, in the loss; a document begins with 1
   // `counts` and `after` describe the pass up to and including this document.
   virtual void end(const CorpusCounts& counts, const CorpusPosition& after) = 0;
 };

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -14,15 +15,78 @@ namespace {
 constexpr size_t kJsonChunkBytes = 1 << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
+std::string expected_row(const JsonLinesOptions& options) {
+  if (options.loss_on == recipe::LossOn::kCompletion) return "a JSON object with the strings \"prompt\" and \"completion\"";
+  if (options.loss_on == recipe::LossOn::kParts)
+    return fmt::format("a JSON object with a list \"{}\" of {{\"text\": \"…\", \"loss\": true, false or a weight}}, or with a string",
+                       options.field);
+  return fmt::format("a JSON object with a string \"{}\"", options.field);
+}
+
+struct DocumentPart {
+  std::string_view text;
+  float weight = 1;
+};
+struct DocumentParts {
+  std::vector<DocumentPart> parts;
+  std::string bad;  // why the row is none; empty: it is good
+};
+
+// {"text": …, "loss": …}; what else it has does not matter.
+std::string part_of(const simdjson::dom::element& element, DocumentPart& part) {
+  simdjson::dom::object object;
+  if (element.get(object) != simdjson::SUCCESS) return "a part that is no object";
+  if (object["text"].get(part.text) != simdjson::SUCCESS) return "a part without a string \"text\"";
+  simdjson::dom::element loss;
+  if (object["loss"].get(loss) != simdjson::SUCCESS) return "";
+  bool counts = true;
+  double weight = 1;
+  if (loss.get(counts) == simdjson::SUCCESS) {
+    part.weight = counts ? 1 : 0;
+  } else if (loss.get(weight) == simdjson::SUCCESS && weight >= 0 && std::isfinite(static_cast<float>(weight))) {
+    part.weight = static_cast<float>(weight);
+  } else {
+    return "a part whose \"loss\" is neither true, false nor a number of 0 or more";
+  }
+  return "";
+}
+
+// The texts live as long as what the parser read last.
+DocumentParts parts_of_row(simdjson::dom::parser& parser, const std::string& line, const JsonLinesOptions& options) {
+  simdjson::dom::object row;
+  if (const auto error = parser.parse(line.data(), line.size(), false).get(row)) return {{}, simdjson::error_message(error)};
+  if (options.loss_on == recipe::LossOn::kCompletion) {
+    DocumentPart prompt{.weight = 0}, completion;
+    if (row["prompt"].get(prompt.text) != simdjson::SUCCESS) return {{}, "no string \"prompt\""};
+    if (row["completion"].get(completion.text) != simdjson::SUCCESS) return {{}, "no string \"completion\""};
+    return {{prompt, completion}, ""};
+  }
+  DocumentPart whole;
+  if (row[options.field].get(whole.text) == simdjson::SUCCESS) return {{whole}, ""};
+  simdjson::dom::array list;
+  if (row[options.field].get(list) != simdjson::SUCCESS) return {{}, fmt::format("no list \"{}\"", options.field)};
+  DocumentParts result;
+  for (const simdjson::dom::element element : list) {
+    result.bad = part_of(element, result.parts.emplace_back());
+    if (!result.bad.empty()) break;
+  }
+  return result;
+}
+
 class LineReader {
  public:
   LineReader(const JsonLinesOptions& options, DocumentSink& sink) : options_(options), sink_(sink) {}
 
   void piece(std::string_view bytes) {
     if (number_ <= options_.after_line || given_up_) return;
-    if (!scanner_ && line_.size() + bytes.size() <= options_.simdjson_limit_bytes) {
+    const bool parts = options_.loss_on != recipe::LossOn::kAll;
+    if (!scanner_ && line_.size() + bytes.size() <= (parts ? options_.parts_limit_bytes : options_.simdjson_limit_bytes)) {
       line_ += bytes;
       return;
+    }
+    if (parts) {
+      given_up_ = true;
+      return bad(fmt::format("a line of more than {} bytes", options_.parts_limit_bytes));
     }
     if (!scanner_) {
       open_scanner();
@@ -78,7 +142,7 @@ class LineReader {
     if (options_.skip_bad_lines) return sink_.bad_line(document(), where, reason);
     throw Error({.code = ExitCode::kData,
                  .what = "bad line in a JSON Lines file",
-                 .expected = fmt::format("a JSON object with a string \"{}\"", options_.field),
+                 .expected = expected_row(options_),
                  .found = reason,
                  .where = where,
                  .hint =
@@ -96,6 +160,7 @@ class LineReader {
     if (number_ == 1 && line_.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
     if (line_.find_first_not_of(" \t\r") == std::string::npos) return;
     line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
+    if (options_.loss_on != recipe::LossOn::kAll) return line_of_parts();
     simdjson::dom::object object;
     if (parser_.parse(line_.data(), line_.size(), false).get(object) == simdjson::SUCCESS) {
       std::string_view text;
@@ -114,6 +179,18 @@ class LineReader {
     } else {
       bad(scanner.reason());
     }
+  }
+
+  void line_of_parts() {
+    const DocumentParts document_parts = parts_of_row(parser_, line_, options_);
+    if (!document_parts.bad.empty()) return bad(document_parts.bad);
+    if (!sink_.begin(document())) return;
+    for (const DocumentPart& part : document_parts.parts) {
+      if (part.text.empty()) continue;
+      sink_.weight(part.weight);
+      sink_.text(part.text);
+    }
+    sink_.end();
   }
 
   const JsonLinesOptions& options_;

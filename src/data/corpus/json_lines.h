@@ -2,7 +2,8 @@
 // ordinary length. Longer ones, and ones that simdjson refuses (bad UTF-8, lone surrogates), go through
 // JsonTextScanner, which takes a line in pieces, keeps bad bytes, and stores only a few flags, so that one
 // line of 5 GB needs no memory. If a key occurs twice in a line, the last value counts, as everywhere in
-// JSON; in a line that is scanned in pieces this makes it a bad line.
+// JSON; in a line that is scanned in pieces this makes it a bad line. Documents of parts (data.loss_on) are
+// read by simdjson alone: such a line must be valid JSON in UTF-8, and may not be endless.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,11 @@ struct JsonLinesOptions {
   std::string name;  // name of the documents
   std::string path;  // path for errors
   std::string field;
+  recipe::LossOn loss_on = recipe::LossOn::kAll;
   bool skip_bad_lines = false;
   int64_t after_line = 0;
   size_t simdjson_limit_bytes = 4 << 20;  // longer lines are scanned in pieces
+  size_t parts_limit_bytes = 64 << 20;    // with parts, longer lines are bad ones
 };
 
 void read_json_lines(ByteStream& stream, const JsonLinesOptions& options, DocumentSink& sink, const std::function<void()>& advance);

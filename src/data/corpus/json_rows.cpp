@@ -149,6 +149,12 @@ bool has_string(const FirstLine& line, const std::string& field) {
   return line.whole ? good && scanner.finish() : good && begun;
 }
 
+bool has_list(const FirstLine& line, const std::string& field) {
+  simdjson::dom::parser parser;
+  simdjson::dom::array list;
+  return line.whole && parser.parse(line.text.data(), line.text.size(), true)[field].get(list) == simdjson::SUCCESS;
+}
+
 bool is_object(const std::string& text) {
   simdjson::dom::parser parser;
   simdjson::dom::object object;
@@ -163,7 +169,7 @@ std::unique_ptr<ByteStream> lines_of_json_array(std::unique_ptr<ByteStream> arra
 
 namespace {
 
-JsonRows json_shape_of(const fs::path& path, const std::string& field) {
+JsonRows json_shape_of(const fs::path& path, const std::string& field, bool of_parts) {
   std::string head;  // its first two bytes that are not blank
   {
     const auto stream = open_stream(path);
@@ -183,7 +189,7 @@ JsonRows json_shape_of(const fs::path& path, const std::string& field) {
   const auto stream = array ? lines_of_json_array(open_stream(path), path) : open_stream(path);
   const FirstLine line = first_line_of(*stream);
   const auto kind = array ? JsonRows::Kind::kArray : JsonRows::Kind::kLines;
-  JsonRows rows{.kind = kind, .has_field = has_string(line, field), .first = brief(line.text)};
+  JsonRows rows{.kind = kind, .has_field = has_string(line, field) || (of_parts && has_list(line, field)), .first = brief(line.text)};
   // One object in one line is as likely a text of its own: rows occur in numbers.
   if (!rows.has_field && !array && !(line.whole && line.next == '{' && is_object(line.text))) return {};
   return rows;
@@ -191,9 +197,9 @@ JsonRows json_shape_of(const fs::path& path, const std::string& field) {
 
 }  // namespace
 
-JsonRows json_rows_of(const fs::path& path, const std::string& field) {
+JsonRows json_rows_of(const fs::path& path, const std::string& field, bool of_parts) {
   try {
-    return json_shape_of(path, field);
+    return json_shape_of(path, field, of_parts);
   } catch (const Error&) {
     return {};  // a file that ends within its first row; its reader says what is wrong
   }

@@ -13,12 +13,12 @@ namespace longhaul::data {
 
 struct JsonRows {
   enum class Kind { kNone, kLines, kArray } kind = Kind::kNone;
-  bool has_field = false;  // the first row has the string field for documents
+  bool has_field = false;  // the first row has the field for documents, a string or, of parts, a list
   std::string first;       // the beginning of the first row, for errors
 };
 
 // Reads only the first row of the file, and at most 4 MiB of it.
-JsonRows json_rows_of(const std::filesystem::path& path, const std::string& field);
+JsonRows json_rows_of(const std::filesystem::path& path, const std::string& field, bool of_parts = false);
 
 // Converts a JSON array to JSON Lines: each element in a line of its own. kData where the array does not end,
 // or where something follows it; `path` is for errors.

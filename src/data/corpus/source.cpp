@@ -35,7 +35,7 @@ bool ending_fits(std::string_view name, const std::vector<std::string>& endings)
 }
 
 // `lacking` gets the files of rows without the field.
-SourceFile describe(const fs::path& path, std::string name, const std::string& field, std::vector<JsonRowsWithoutField>& lacking) {
+SourceFile describe(const fs::path& path, std::string name, const SourceOptions& options, std::vector<JsonRowsWithoutField>& lacking) {
   std::error_code problem;
   const auto size = fs::file_size(path, problem);
   const auto time = problem ? fs::file_time_type{} : fs::last_write_time(path, problem);
@@ -46,7 +46,7 @@ SourceFile describe(const fs::path& path, std::string name, const std::string& f
   bool json_lines = ends_with_in_any_case(plain, ".jsonl") || ends_with_in_any_case(plain, ".ndjson");
   bool json_array = false;
   if (ends_with_in_any_case(plain, ".json")) {
-    const JsonRows rows = json_rows_of(path, field);
+    const JsonRows rows = json_rows_of(path, options.row_key(), options.loss_on == recipe::LossOn::kParts);
     const bool some = rows.kind != JsonRows::Kind::kNone;
     if (some && !rows.has_field) lacking.push_back({path, rows.first});
     json_lines = some && rows.has_field;
@@ -80,7 +80,7 @@ void require_readable(const fs::path& path) {
   if (is_table(path.filename().string()) && !can_read_tables()) read_table(path, "", 0, {});
 }
 
-std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::string> endings, const std::string& field) {
+std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::string> endings, const SourceOptions& options) {
   if (fs::exists(root / "dataset_dict.json")) {  // of Hugging Face `datasets`: splits below it
     throw Error({.code = ExitCode::kData,
                  .what = "this folder holds several splits of a data set",
@@ -97,14 +97,14 @@ std::vector<SourceFile> files_below(const fs::path& root, std::vector<std::strin
   std::vector<JsonRowsWithoutField> lacking;
   const DeadLinks dead = walk_corpus_folder(root, [&](const fs::path& path) {
     std::string name = path.lexically_relative(root).generic_string();
-    if (ending_fits(name, endings)) files.push_back(describe(path, std::move(name), field, lacking));
+    if (ending_fits(name, endings)) files.push_back(describe(path, std::move(name), options, lacking));
     return true;
   });
   if (dead.count > 0) {
     log_warning("{} of the corpus lead nowhere and are left out, {} first", counted(dead.count, "link"), dead.first.string());
   }
   std::ranges::sort(lacking, {}, &JsonRowsWithoutField::path);
-  judge_rows_without_field(lacking, files.size(), field);
+  judge_rows_without_field(lacking, files.size(), options.row_key());
   // Sorted by the name, not by the path, so that the order does not depend on the folder's location.
   std::sort(files.begin(), files.end(), [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
   return files;
@@ -122,8 +122,8 @@ std::vector<SourceFile> libtorch_files(const SourceOptions& options) {
   // have in the wheel.
   const fs::path packaged = options.libtorch_folder / "share" / "libtorch-python";
   const fs::path& root = fs::is_directory(packaged) ? packaged : options.libtorch_folder;
-  std::vector<SourceFile> files = files_below(root, {".py"}, options.jsonl_field);
-  return files.empty() ? files_below(root, {".h"}, options.jsonl_field) : files;
+  std::vector<SourceFile> files = files_below(root, {".py"}, options);
+  return files.empty() ? files_below(root, {".h"}, options) : files;
 }
 
 // Row by row. A row without a string is a bad line.
@@ -181,13 +181,13 @@ Source Source::open(const std::string& source, const SourceOptions& options) {
   if (source == "libtorch") {
     result.files_ = libtorch_files(options);
   } else if (fs::is_directory(path, problem)) {
-    result.files_ = files_below(path, options.endings, options.jsonl_field);
+    result.files_ = files_below(path, options.endings, options);
   } else if (fs::exists(path, problem)) {
     File::open(path, File::Mode::kRead, ExitCode::kData);  // refuses what cannot be read, with the reason
     require_readable(path);
     std::vector<JsonRowsWithoutField> lacking;
-    result.files_.push_back(describe(path, path.filename().generic_string(), options.jsonl_field, lacking));
-    judge_rows_without_field(lacking, 1, options.jsonl_field);
+    result.files_.push_back(describe(path, path.filename().generic_string(), options, lacking));
+    judge_rows_without_field(lacking, 1, options.row_key());
   } else {
     throw Error({.code = ExitCode::kData,
                  .what = "cannot read the corpus",
@@ -240,7 +240,8 @@ void Source::read(size_t file, DocumentSink& sink, int64_t after_line, const std
                       {.file = file,
                        .name = entry.name,
                        .path = entry.path.string(),
-                       .field = options_.jsonl_field,
+                       .field = options_.row_key(),
+                       .loss_on = options_.loss_on,
                        .skip_bad_lines = options_.skip_bad_lines,
                        .after_line = after_line},
                       sink, advance);

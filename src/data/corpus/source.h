@@ -11,6 +11,8 @@
 // A .parquet or .arrow file is a table with one document per row, the string in the column jsonl_field. In a
 // folder that Hugging Face `datasets` saved, only the .arrow files are read.
 //
+// With data.loss_on a row's document has parts, which say what their tokens weigh in the loss.
+//
 // Documents are streamed in chunks, so the memory does not depend on the size of the input, of a line or of a
 // document. Bytes are kept as they are, including bad UTF-8. Left out are hidden files and folders (".git")
 // in a folder, and files that are not text (data/corpus/text_check.h). Paths and names may be any bytes; a
@@ -25,17 +27,24 @@
 #include <string_view>
 #include <vector>
 
+#include "recipe/sections/data_options.h"
+
 namespace longhaul::data {
 
 struct SourceOptions {
   // In a folder, only files with these endings (before .gz, .zst or .xz); empty: all.
   std::vector<std::string> endings;
   std::string jsonl_field = "text";  // the string field of each line that is the document
+  // Of JSON rows, which tokens count in the loss: what DocumentSink::weight() is called with.
+  recipe::LossOn loss_on = recipe::LossOn::kAll;
   // JSON Lines: count and skip bad lines; false: the first one is an error that names file:line.
   bool skip_bad_lines = false;
   bool keep_binary = false;  // read files that are not text too
   // The meaning of "libtorch": the folder that contains LibTorch's include/ and lib/.
   std::filesystem::path libtorch_folder;
+
+  // The key that a row must have.
+  std::string row_key() const { return loss_on == recipe::LossOn::kCompletion ? "completion" : jsonl_field; }
 };
 
 struct SourceFile {
@@ -63,6 +72,8 @@ class DocumentSink {
   virtual ~DocumentSink() = default;
   virtual bool begin(const DocumentInfo& document) = 0;
   virtual void text(std::string_view chunk) = 0;
+  // What the text that follows weighs in the loss; a document begins with 1.
+  virtual void weight(float) {}
   virtual void end() = 0;
   // Only with skip_bad_lines. A line that is scanned in pieces is known to be bad only after begin() and some
   // of its text; these are then void, and end() is not called.

@@ -97,6 +97,8 @@ class Surveyor final : public DocumentSink {
     entry_.bytes += static_cast<int64_t>(chunk.size());
     XXH3_128bits_update(hash_.get(), chunk.data(), chunk.size());
   }
+  // The same text with other weights is another document.
+  void weight(float weight) override { XXH3_128bits_update(hash_.get(), &weight, sizeof weight); }
   void end() override {
     if (entry_.bytes == 0) return;
     const XXH128_hash_t digest = XXH3_128bits_digest(hash_.get());

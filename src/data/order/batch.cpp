@@ -7,18 +7,27 @@
 
 namespace longhaul::data {
 
+double Batch::target_weight() const {
+  if (weights.empty()) return static_cast<double>(target_tokens);
+  double sum = 0;
+  for (size_t i = 0; i < labels.size(); ++i) sum += labels[i] == layout::kIgnoreLabel ? 0 : static_cast<double>(weights[i]);
+  return sum;
+}
+
 BatchBuilder::Span BatchBuilder::add(int64_t length) {
   const size_t begin = batch_.inputs.size();
   const auto count = static_cast<size_t>(length);
   batch_.inputs.resize(begin + count);
   batch_.labels.resize(begin + count, layout::kIgnoreLabel);
+  if (with_weights_) batch_.weights.resize(begin + count, 1.0f);
   if (join_ && !lengths_.empty()) {
     lengths_.back() += length;
   } else {
     lengths_.push_back(length);
   }
   join_ = false;
-  return {std::span(batch_.inputs).subspan(begin, count), std::span(batch_.labels).subspan(begin, count)};
+  return {std::span(batch_.inputs).subspan(begin, count), std::span(batch_.labels).subspan(begin, count),
+          with_weights_ ? std::span(batch_.weights).subspan(begin, count) : std::span<float>()};
 }
 
 void BatchBuilder::join() { join_ = true; }
@@ -46,6 +55,7 @@ std::vector<Batch> micro_batches(const Batch& batch, int64_t rows) {
     const int64_t begin = first * batch.sequence, end = begin + part.rows * batch.sequence;
     part.inputs.assign(batch.inputs.begin() + begin, batch.inputs.begin() + end);
     part.labels.assign(batch.labels.begin() + begin, batch.labels.begin() + end);
+    if (!batch.weights.empty()) part.weights.assign(batch.weights.begin() + begin, batch.weights.begin() + end);
     std::vector<int64_t> lengths;
     for (; document < batch.layout.documents() && batch.layout.document_offsets[static_cast<size_t>(document)] < end; ++document) {
       const auto d = static_cast<size_t>(document);

@@ -66,9 +66,10 @@ class ProcessShare final : public BatchShare {
 class BytesWriter {
  public:
   void number(int64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
-  void numbers(const std::vector<int64_t>& values) {
+  template <class Number>
+  void numbers(const std::vector<Number>& values) {
     number(static_cast<int64_t>(values.size()));
-    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t));
+    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Number));
   }
   std::string take() { return std::move(bytes_); }
 
@@ -84,11 +85,12 @@ class BytesReader {
     copy(&value, sizeof(value));
     return value;
   }
-  std::vector<int64_t> numbers() {
+  template <class Number>
+  std::vector<Number> numbers() {
     const int64_t count = number();
-    if (count < 0 || static_cast<size_t>(count) > rest_.size() / sizeof(int64_t)) refuse();
-    std::vector<int64_t> values(static_cast<size_t>(count));
-    copy(values.data(), values.size() * sizeof(int64_t));
+    if (count < 0 || static_cast<size_t>(count) > rest_.size() / sizeof(Number)) refuse();
+    std::vector<Number> values(static_cast<size_t>(count));
+    copy(values.data(), values.size() * sizeof(Number));
     return values;
   }
   void end() const {
@@ -124,6 +126,7 @@ std::string to_bytes(const Batch& batch) {
   for (const auto* list :
        {&batch.inputs, &batch.labels, &batch.layout.document_offsets, &batch.layout.positions, &batch.layout.row_offsets})
     out.numbers(*list);
+  out.numbers(batch.weights);
   return out.take();
 }
 
@@ -135,7 +138,8 @@ Batch batch_from_bytes(std::string_view bytes) {
     *number = in.number();
   }
   for (auto* list : {&batch.inputs, &batch.labels, &batch.layout.document_offsets, &batch.layout.positions, &batch.layout.row_offsets})
-    *list = in.numbers();
+    *list = in.numbers<int64_t>();
+  batch.weights = in.numbers<float>();
   in.end();
   return batch;
 }

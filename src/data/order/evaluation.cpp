@@ -24,6 +24,7 @@ EvaluationReader::EvaluationReader(std::vector<const TokenDataset*> datasets, Ev
                  .expected = "an overlap of 0 where masked tokens are predicted",
                  .found = std::to_string(options_.overlap)});
   }
+  weighted_ = any_weighted(datasets_);
   for (const TokenDataset* dataset : datasets_) documents_ += dataset->documents();
 }
 
@@ -59,7 +60,7 @@ std::optional<EvaluationReader::Window> EvaluationReader::next_window() {
 }
 
 std::optional<Batch> EvaluationReader::next() {
-  BatchBuilder builder;
+  BatchBuilder builder(weighted_);
   int64_t bytes = 0, rows = 0;
   while (const std::optional<Window> window = next_window()) {
     if (rows > 0 && builder.tokens() + window->length > options_.tokens_per_batch) {
@@ -68,8 +69,11 @@ std::optional<Batch> EvaluationReader::next() {
     }
     const auto span = builder.add(window->length);
     read_span(*window->dataset, {window->document, window->start, window->length}, span.inputs, span.labels);
-    std::fill_n(span.labels.begin(), window->context_only, layout::kIgnoreLabel);
-    bytes += span_bytes(*window->dataset, {window->document, window->start + window->context_only, window->length - window->context_only});
+    const auto own = static_cast<size_t>(window->context_only);
+    std::fill_n(span.labels.begin(), own, layout::kIgnoreLabel);
+    const DocumentSpan judged{window->document, window->start + window->context_only, window->length - window->context_only};
+    bytes += weighted_ ? weigh_span(*window->dataset, judged, span.labels.subspan(own), span.weights.subspan(own))
+                       : span_bytes(*window->dataset, judged);
     ++rows;
   }
   if (rows == 0) return std::nullopt;
@@ -78,6 +82,7 @@ std::optional<Batch> EvaluationReader::next() {
   builder.batch().target_bytes = bytes;
   windows_ += rows;
   Batch batch = builder.finish();
+  batch.weights.clear();
   const uint64_t first = inputs_;
   inputs_ += batch.inputs.size();
   return options_.masking ? with_masks(std::move(batch), *options_.masking, first) : batch;

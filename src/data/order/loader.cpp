@@ -87,6 +87,7 @@ Loader::Loader(std::vector<const TokenDataset*> datasets, LoaderOptions options)
     throw Error({.code = ExitCode::kUsage, .what = "the sequence length must be at least 1", .found = std::to_string(options_.sequence)});
   }
   options_.skip = merged(std::move(options_.skip));
+  weighted_ = any_weighted(datasets_);
   for (const TokenDataset* dataset : datasets_) samples_.push_back(PackingIndex::samples(*dataset, options_.sequence));
 }
 
@@ -143,7 +144,7 @@ std::vector<DocumentSpan> Loader::spans_of(int64_t sample) const {
 }
 
 Batch Loader::batch_of(int64_t first_position, int64_t rows) const {
-  BatchBuilder builder;
+  BatchBuilder builder(weighted_);
   int64_t bytes = 0;
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t sample = sample_at(first_position + row);
@@ -154,7 +155,7 @@ Batch Loader::batch_of(int64_t first_position, int64_t rows) const {
       first = false;
       const auto span = builder.add(part.length);
       read_span(dataset, part, span.inputs, span.labels);
-      bytes += span_bytes(dataset, part);
+      bytes += weighted_ ? weigh_span(dataset, part, span.labels, span.weights) : span_bytes(dataset, part);
     }
   }
   builder.batch().first_position = first_position;

@@ -93,6 +93,7 @@ class Loader {
   Blend blend_;
   std::optional<MovingBlend> moving_;  // used instead of blend_
   std::vector<int64_t> samples_;       // samples of an epoch, by dataset
+  bool weighted_ = false;              // a dataset says what its labels weigh
   int64_t lists_ = 0;                  // number of skip lists so far
   std::unique_ptr<Indexes> indexes_;
   std::unique_ptr<Prefetch> prefetch_;  // last: its thread uses all members above

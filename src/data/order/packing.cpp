@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "data/tokens/cache.h"
+#include "layout/sequence.h"
 
 namespace longhaul::data {
 namespace fs = std::filesystem;
@@ -206,6 +207,21 @@ void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<
     dataset.read(span.document, span.start - 1, inputs.first(1));
   }
   std::copy_n(labels.begin(), length - 1, inputs.begin() + 1);
+}
+
+bool any_weighted(const std::vector<const TokenDataset*>& datasets) { return std::ranges::any_of(datasets, &TokenDataset::weighted); }
+
+int64_t weigh_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> labels, std::span<float> weights) {
+  if (span.document == kPadding) return 0;
+  dataset.read_weights(span.document, span.start, weights);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (weights[i] == 0)
+      labels[i] = layout::kIgnoreLabel;
+    else
+      bytes += span_bytes(dataset, {span.document, span.start + static_cast<int64_t>(i), 1});
+  }
+  return bytes;
 }
 
 int64_t span_bytes(const TokenDataset& dataset, const DocumentSpan& span) {

@@ -71,6 +71,9 @@ class PackingIndex {
 
 // Inputs and labels of a span; into.size() == labels.size() == span.length.
 void read_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> inputs, std::span<int64_t> labels);
+// Reads what the span's labels weigh in the loss, and makes ignored labels of those that weigh nothing. Returns the bytes of the text of the others.
+int64_t weigh_span(const TokenDataset& dataset, const DocumentSpan& span, std::span<int64_t> labels, std::span<float> weights);
+bool any_weighted(const std::vector<const TokenDataset*>& datasets);
 // Bytes of the text of the span's labels. A document's bytes are distributed over its labels by rounding a
 // straight line, so that the parts of a document, however cut, add up to its bytes exactly.
 int64_t span_bytes(const TokenDataset& dataset, const DocumentSpan& span);

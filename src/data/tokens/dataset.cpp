@@ -152,6 +152,44 @@ void TokenDataset::read(int64_t document, int64_t first, std::span<int64_t> into
   if (!into.empty()) at.shard->read(begin + first, into);
 }
 
+bool TokenDataset::weighted() const {
+  return std::ranges::any_of(shards_, [](const TokenShard& shard) { return shard.header().segments > 0; });
+}
+
+std::vector<LossSegment> TokenDataset::segments(int64_t document) const {
+  const Place at = place(document);
+  return at.shard->segments(at.document);
+}
+
+int64_t TokenDataset::counted_labels() const {
+  if (!weighted()) return tokens_ + documents_;
+  int64_t counted = 0;
+  for (int64_t d = 0; d < documents_; ++d) {
+    const std::vector<LossSegment> all = segments(d);
+    int64_t begin = 0;
+    for (const LossSegment& segment : all) {
+      if (segment.weight > 0) counted += segment.end - begin;
+      begin = segment.end;
+    }
+    if (all.empty()) counted += length(d);
+    counted += all.empty() || all.back().weight > 0 ? 1 : 0;
+  }
+  return counted;
+}
+
+void TokenDataset::read_weights(int64_t document, int64_t first, std::span<float> into) const {
+  const std::vector<LossSegment> all = segments(document);
+  if (all.empty()) {
+    std::ranges::fill(into, 1.0f);
+    return;
+  }
+  auto segment = all.begin();
+  for (size_t i = 0; i < into.size(); ++i) {
+    while (std::next(segment) != all.end() && segment->end <= first + static_cast<int64_t>(i)) ++segment;
+    into[i] = segment->weight;
+  }
+}
+
 std::vector<int64_t> TokenDataset::lengths() const {
   std::vector<int64_t> lengths;
   lengths.reserve(static_cast<size_t>(documents_));

@@ -42,6 +42,15 @@ class TokenDataset {
   int64_t text_bytes(int64_t document) const;
   // Tokens first … of the document.
   void read(int64_t document, int64_t first, std::span<int64_t> into) const;
+  // Whether any document has tokens that weigh something else than 1 in the loss.
+  bool weighted() const;
+  // What labels first … of the document weigh in the loss: label k is token k, and the one after the last token is the document's end, which weighs as
+  // the token before it.
+  void read_weights(int64_t document, int64_t first, std::span<float> into) const;
+  // The segments of which read_weights() tells; none: every token weighs 1.
+  std::vector<LossSegment> segments(int64_t document) const;
+  // Labels of all documents, their ends included, that weigh something.
+  int64_t counted_labels() const;
   // Lengths of all documents in order; computed at each call (8 bytes per document).
   std::vector<int64_t> lengths() const;
   void verify() const;  // every block of every shard

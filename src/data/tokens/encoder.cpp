@@ -31,6 +31,11 @@ Encoder encoder_of(const Tokenizer& tokenizer) {
     tokenizer.encode_append(text, ids);
     ids.insert(ids.end(), back.begin(), back.end());
   };
+  encoder.encode_part = [tokenizer, front, back](std::string_view text, Encoder::Place place, std::vector<int32_t>& ids) {
+    if (place.first) ids.insert(ids.end(), front.begin(), front.end());
+    tokenizer.encode_part(text, {place.first, place.last}, ids, /*add_special=*/false);
+    if (place.last) ids.insert(ids.end(), back.begin(), back.end());
+  };
   encoder.piecewise = [tokenizer, front, back]() -> Encoder::Piecewise {
     auto stream = std::make_shared<StreamEncoder>(tokenizer);
     auto first = std::make_shared<bool>(true);

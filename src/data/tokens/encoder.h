@@ -24,6 +24,12 @@ struct Encoder {
   // appends; called from several threads.
   std::function<void(std::string_view text, std::vector<int32_t>& ids)> encode;
   std::function<Piecewise()> piecewise;  // gives the same ids as encode() of the whole text
+  // Encodes a part of a document by itself, as the text of a prompt that is continued: no token crosses into the next part. Appends; called from several
+  // threads. The template's tokens belong to the first and the last part.
+  struct Place {
+    bool first, last;
+  };
+  std::function<void(std::string_view text, Place place, std::vector<int32_t>& ids)> encode_part;
   int64_t vocabulary = 0;
   int32_t separator = 0;  // id of the end-of-document token
   // Id of the token before a document if it is not the separator: the first of the tokenizer's template.

@@ -71,15 +71,23 @@ class Preparation final : public CorpusSink {
   void begin(const DocumentInfo&, Split split) override {
     split_ = split;
     text_.clear();
+    parts_.clear();
+    in_parts_ = false;
     bytes_ = 0;
     long_ = nullptr;
+  }
+
+  // Neighbours of one weight are one part.
+  void weight(float weight) override {
+    in_parts_ = true;
+    if (weight != (parts_.empty() ? 1 : parts_.back().weight)) parts_.push_back({text_.size(), weight});
   }
 
   void text(std::string_view chunk) override {
     bytes_ += static_cast<int64_t>(chunk.size());
     if (!long_) {
       text_ += chunk;
-      if (static_cast<int64_t>(text_.size()) <= options_.long_document_bytes) return;
+      if (static_cast<int64_t>(text_.size()) <= options_.long_document_bytes || in_parts_) return;
       encode_batch();  // earlier documents must be written before
       long_ = encoder_.piecewise();
       long_piece(text_, false);
@@ -97,7 +105,8 @@ class Preparation final : public CorpusSink {
       return;
     }
     batch_bytes_ += bytes_;
-    batch_.push_back({split_, std::move(text_), {}, {counts, after}});
+    batch_.push_back({split_, std::move(text_), std::move(parts_), {}, {}, {counts, after}});
+    parts_ = {};
     text_ = {};
     if (batch_bytes_ >= options_.batch_bytes || batch_.size() >= 65536) encode_batch();
   }
@@ -113,10 +122,16 @@ class Preparation final : public CorpusSink {
     CorpusCounts counts;
     CorpusPosition next;
   };
+  struct Part {
+    size_t begin;  // in the text
+    float weight;
+  };
   struct Waiting {
     Split split;
     std::string text;
+    std::vector<Part> parts;  // none: all of the text weighs 1
     std::vector<int32_t> ids;
+    std::vector<LossSegment> segments;
     Reached reached;
   };
 
@@ -133,15 +148,30 @@ class Preparation final : public CorpusSink {
     parallel_for(0, static_cast<int64_t>(batch_.size()), 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
         Waiting& document = batch_[static_cast<size_t>(i)];
-        encoder_.encode(document.text, document.ids);
+        if (document.parts.empty())
+          encoder_.encode(document.text, document.ids);
+        else
+          encode_parts(document);
       }
     });
     for (Waiting& document : batch_) {
       writer(document.split).append(document.ids);
-      finish_document(document.split, static_cast<int64_t>(document.text.size()), document.reached);
+      finish_document(document.split, static_cast<int64_t>(document.text.size()), document.reached, document.segments);
     }
     batch_.clear();
     batch_bytes_ = 0;
+  }
+
+  void encode_parts(Waiting& document) const {
+    std::vector<Part> parts = document.parts;
+    if (parts.front().begin > 0) parts.insert(parts.begin(), {0, 1.0f});
+    std::erase_if(parts, [&](const Part& part) { return part.begin == document.text.size(); });
+    for (size_t p = 0; p < parts.size(); ++p) {
+      const bool last = p + 1 == parts.size();
+      const size_t begin = parts[p].begin, end = last ? document.text.size() : parts[p + 1].begin;
+      encoder_.encode_part(std::string_view(document.text).substr(begin, end - begin), {p == 0, last}, document.ids);
+      document.segments.push_back({std::ssize(document.ids), parts[p].weight});
+    }
   }
 
   void long_piece(std::string_view piece, bool last) {
@@ -150,8 +180,8 @@ class Preparation final : public CorpusSink {
     writer(split_).append(ids_);
   }
 
-  void finish_document(Split split, int64_t bytes, const Reached& reached) {
-    writer(split).end_document(bytes);
+  void finish_document(Split split, int64_t bytes, const Reached& reached, std::span<const LossSegment> segments = {}) {
+    writer(split).end_document(bytes, segments);
     written_ = reached;
     int64_t tokens = 0, documents = 0;
     for (const auto& open : open_) {
@@ -193,6 +223,8 @@ class Preparation final : public CorpusSink {
   // The document being read.
   Split split_ = Split::kTrain;
   std::string text_;
+  std::vector<Part> parts_;
+  bool in_parts_ = false;
   int64_t bytes_ = 0;
   Encoder::Piecewise long_;
   // Whole documents that wait to be encoded together.

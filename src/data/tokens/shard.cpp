@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -30,7 +32,8 @@ struct RawShardHeader {  // as stored in the file
   uint8_t preparation[32];
   uint64_t blocks_checksum;
   int64_t file_bytes;
-  uint8_t zero[104];
+  int64_t segments;  // 0 in version 1
+  uint8_t zero[96];
   uint64_t checksum;  // xxh3 of all bytes before it
 };
 static_assert(sizeof(RawShardHeader) == kShardHeaderBytes);
@@ -38,7 +41,7 @@ static_assert(sizeof(RawShardHeader) == kShardHeaderBytes);
 int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 struct Sections {
-  int64_t ends, text_bytes, checksums, file;  // offsets
+  int64_t ends, text_bytes, segment_ends, token_ends, weights, checksums, file;  // offsets
   int64_t blocks;
 };
 
@@ -46,7 +49,10 @@ Sections sections_of(const ShardHeader& header) {
   Sections s{};
   s.ends = kShardHeaderBytes + round_up(header.tokens * header.token_bytes, 8);
   s.text_bytes = s.ends + 8 * header.documents;
-  s.checksums = s.text_bytes + 8 * header.documents;
+  s.segment_ends = s.text_bytes + 8 * header.documents;
+  s.token_ends = s.segment_ends + (header.segments > 0 ? 8 * header.documents : 0);
+  s.weights = s.token_ends + 8 * header.segments;
+  s.checksums = s.weights + round_up(4 * header.segments, 8);
   s.blocks = round_up(s.checksums - kShardHeaderBytes, kShardBlockBytes) / kShardBlockBytes;
   s.file = s.checksums + 8 * s.blocks;
   return s;
@@ -79,7 +85,9 @@ ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_by
   if (bytes.size() < sizeof raw) refuse(where, fmt::format("a header of {} bytes", sizeof raw), fmt::format("{} bytes", bytes.size()));
   std::memcpy(&raw, bytes.data(), sizeof raw);
   if (std::memcmp(raw.magic, kShardMagic, sizeof kShardMagic) != 0) refuse(where, "a file that begins with LHTOKENS", "other bytes");
-  if (raw.version != kShardVersion) refuse(where, fmt::format("format version {}", kShardVersion), fmt::format("version {}", raw.version));
+  if (raw.version != kShardVersion && raw.version != kWeighedShardVersion) {
+    refuse(where, fmt::format("format version {} or {}", kShardVersion, kWeighedShardVersion), fmt::format("version {}", raw.version));
+  }
   const uint64_t checksum = xxh3(bytes.first(offsetof(RawShardHeader, checksum)));
   if (checksum != raw.checksum) {
     refuse(where, fmt::format("header checksum {:016x}", raw.checksum), fmt::format("{:016x}: the header is damaged", checksum));
@@ -90,15 +98,17 @@ ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_by
   const bool widths =
       (raw.token_bytes == 2 || raw.token_bytes == 4) && raw.block_bytes == kShardBlockBytes && raw.header_bytes == kShardHeaderBytes;
   const bool counts = raw.tokens >= 0 && raw.tokens < kMost && raw.documents >= 0 && raw.documents < kMost && raw.text_bytes >= 0;
+  const bool weighed = raw.version == kWeighedShardVersion ? raw.segments > 0 && raw.segments < kMost : raw.segments == 0;
   const bool ids = raw.vocabulary > 0 && raw.vocabulary <= (raw.token_bytes == 2 ? int64_t{1} << 16 : int64_t{1} << 31) &&
                    raw.separator >= 0 && raw.separator < raw.vocabulary && raw.begin_and_one <= raw.vocabulary;
-  if (!widths || !counts || !ids) refuse(where, "a header with sensible numbers", "numbers out of range");
+  if (!widths || !counts || !weighed || !ids) refuse(where, "a header with sensible numbers", "numbers out of range");
   ShardHeader header;
   header.identity = {hex_of_bytes(raw.tokenizer_sha256), hex_of_bytes(raw.preparation), raw.vocabulary, raw.separator,
                      raw.begin_and_one > 0 ? static_cast<int32_t>(raw.begin_and_one - 1) : raw.separator};
   header.tokens = raw.tokens;
   header.documents = raw.documents;
   header.text_bytes = raw.text_bytes;
+  header.segments = raw.segments;
   header.token_bytes = static_cast<int32_t>(raw.token_bytes);
   header.file_bytes = raw.file_bytes;
   header.blocks_checksum = raw.blocks_checksum;
@@ -161,11 +171,30 @@ void ShardWriter::append(std::span<const int32_t> tokens) {
   }
 }
 
-void ShardWriter::end_document(int64_t text_bytes) {
+void ShardWriter::end_document(int64_t text_bytes, std::span<const LossSegment> segments) {
+  const int64_t length = header_.tokens - (ends_.empty() ? 0 : ends_.back());
+  int64_t previous = 0;
+  for (const LossSegment& segment : segments) {
+    LONGHAUL_ASSERT(segment.end >= previous && segment.weight >= 0 && std::isfinite(segment.weight),
+                    "a segment up to {} after {} weighs {}", segment.end, previous, segment.weight);
+    previous = segment.end;
+  }
+  LONGHAUL_ASSERT(segments.empty() || previous == length, "segments of {} tokens in a document of {}", previous, length);
+  segments_.insert(segments_.end(), segments.begin(), segments.end());
+  segment_ends_.push_back(std::ssize(segments_));
   ends_.push_back(header_.tokens);
   text_bytes_.push_back(text_bytes);
   ++header_.documents;
   header_.text_bytes += text_bytes;
+}
+
+void ShardWriter::put_segments() {
+  header_.segments = std::ssize(segments_);
+  if (segments_.empty()) return;
+  put(std::as_bytes(std::span(segment_ends_)));
+  for (const LossSegment& segment : segments_) put(std::as_bytes(std::span(&segment.end, 1)));
+  for (const LossSegment& segment : segments_) put(std::as_bytes(std::span(&segment.weight, 1)));
+  if (segments_.size() % 2 == 1) put(std::vector<std::byte>(4));
 }
 
 ShardHeader ShardWriter::finish() {
@@ -173,6 +202,7 @@ ShardHeader ShardWriter::finish() {
   put(std::vector<std::byte>(static_cast<size_t>(padding)));
   put(std::as_bytes(std::span(ends_)));
   put(std::as_bytes(std::span(text_bytes_)));
+  put_segments();
   flush_block();
   const auto table = std::as_bytes(std::span(checksums_));
   file_.write(table);
@@ -181,13 +211,14 @@ ShardHeader ShardWriter::finish() {
 
   RawShardHeader raw{};
   std::memcpy(raw.magic, kShardMagic, sizeof kShardMagic);
-  raw.version = kShardVersion;
+  raw.version = header_.segments > 0 ? kWeighedShardVersion : kShardVersion;
   raw.header_bytes = kShardHeaderBytes;
   raw.token_bytes = static_cast<uint32_t>(header_.token_bytes);
   raw.block_bytes = kShardBlockBytes;
   raw.tokens = header_.tokens;
   raw.documents = header_.documents;
   raw.text_bytes = header_.text_bytes;
+  raw.segments = header_.segments;
   raw.vocabulary = header_.identity.vocabulary;
   raw.separator = header_.identity.separator;
   if (header_.identity.begin != raw.separator) raw.begin_and_one = static_cast<uint32_t>(header_.identity.begin) + 1;
@@ -239,6 +270,7 @@ TokenShard TokenShard::open(const std::filesystem::path& path, const ShardIdenti
     bytes += of_document;
   }
   if (bytes != header.text_bytes) refuse(where, fmt::format("documents of {} bytes", header.text_bytes), fmt::format("{}", bytes));
+  if (header.segments > 0) shard.check_segments();
   return shard;
 }
 
@@ -265,14 +297,50 @@ std::span<const std::byte> TokenShard::checked(int64_t offset, int64_t length) c
   return file_.range(offset, length);
 }
 
-std::span<const int64_t> TokenShard::ends() const {
-  const auto bytes = checked(sections_of(header_).ends, 8 * header_.documents);
-  return {reinterpret_cast<const int64_t*>(bytes.data()), static_cast<size_t>(header_.documents)};
+template <class Number>
+std::span<const Number> TokenShard::table(int64_t offset, int64_t count) const {
+  const auto bytes = checked(offset, static_cast<int64_t>(sizeof(Number)) * count);
+  return {reinterpret_cast<const Number*>(bytes.data()), static_cast<size_t>(count)};
 }
 
-std::span<const int64_t> TokenShard::text_bytes() const {
-  const auto bytes = checked(sections_of(header_).text_bytes, 8 * header_.documents);
-  return {reinterpret_cast<const int64_t*>(bytes.data()), static_cast<size_t>(header_.documents)};
+std::span<const int64_t> TokenShard::ends() const { return table<int64_t>(sections_of(header_).ends, header_.documents); }
+
+std::span<const int64_t> TokenShard::text_bytes() const { return table<int64_t>(sections_of(header_).text_bytes, header_.documents); }
+
+std::vector<LossSegment> TokenShard::segments(int64_t document) const {
+  if (header_.segments == 0) return {};
+  const Sections sections = sections_of(header_);
+  const auto last = table<int64_t>(sections.segment_ends, header_.documents), ends = table<int64_t>(sections.token_ends, header_.segments);
+  const auto weights = table<float>(sections.weights, header_.segments);
+  const auto d = static_cast<size_t>(document);
+  std::vector<LossSegment> segments;
+  for (int64_t s = d == 0 ? 0 : last[d - 1]; s < last[d]; ++s)
+    segments.push_back({ends[static_cast<size_t>(s)], weights[static_cast<size_t>(s)]});
+  return segments;
+}
+
+void TokenShard::check_segments() const {
+  const Sections sections = sections_of(header_);
+  const std::string where = file_.path().string();
+  const auto of_documents = table<int64_t>(sections.segment_ends, header_.documents), document_ends = ends();
+  const auto token_ends = table<int64_t>(sections.token_ends, header_.segments);
+  for (const float weight : table<float>(sections.weights, header_.segments)) {
+    if (!(weight >= 0) || !std::isfinite(weight)) refuse(where, "weights of 0 or more", std::to_string(weight));
+  }
+  int64_t segment = 0, begin = 0;
+  for (size_t d = 0; d < document_ends.size(); ++d) {
+    const int64_t length = document_ends[d] - std::exchange(begin, document_ends[d]), first = segment;
+    if (of_documents[d] < segment || of_documents[d] > header_.segments)
+      refuse(where, "segments of documents in ascending order", fmt::format("{} after {}", of_documents[d], segment));
+    int64_t end = 0;
+    for (; segment < of_documents[d]; ++segment) {
+      const int64_t next = token_ends[static_cast<size_t>(segment)];
+      if (next < end) refuse(where, "ends of segments in ascending order", fmt::format("{} after {}", next, end));
+      end = next;
+    }
+    if (segment > first && end != length) refuse(where, fmt::format("segments of {} tokens", length), std::to_string(end));
+  }
+  if (segment != header_.segments) refuse(where, fmt::format("{} segments of documents", header_.segments), std::to_string(segment));
 }
 
 void TokenShard::read(int64_t first, std::span<int64_t> into) const {

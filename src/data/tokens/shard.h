@@ -19,7 +19,15 @@
 
 namespace longhaul::data {
 
-inline constexpr uint32_t kShardVersion = 1;
+// 1: every token counts in the loss; 2: documents may have segments that weigh more, less or nothing. A shard without such a document is written as 1.
+inline constexpr uint32_t kShardVersion = 1, kWeighedShardVersion = 2;
+
+// A run of a document's tokens and what each of them weighs in the loss as a label, 0 or more.
+struct LossSegment {
+  int64_t end = 0;  // tokens of the document up to its end
+  float weight = 1;
+  bool operator==(const LossSegment&) const = default;
+};
 
 // ShardIdentity: the properties that all shards of a dataset share.
 struct ShardIdentity {
@@ -36,6 +44,7 @@ struct ShardHeader {
   ShardIdentity identity;
   int64_t tokens = 0, documents = 0;
   int64_t text_bytes = 0;  // bytes of the tokens' text
+  int64_t segments = 0;    // of all documents; 0: every token weighs 1
   int32_t token_bytes = 2;
   int64_t file_bytes = 0;
   uint64_t blocks_checksum = 0;  // xxh3 of the table of block checksums: one number for the whole content
@@ -54,7 +63,8 @@ class ShardWriter {
   ~ShardWriter();  // removes an unfinished file
 
   void append(std::span<const int32_t> tokens);
-  void end_document(int64_t text_bytes);
+  // segments: those of the document, whose ends ascend up to its length; none: every token weighs 1.
+  void end_document(int64_t text_bytes, std::span<const LossSegment> segments = {});
   ShardHeader finish();  // header, sync, rename to path
 
   int64_t tokens() const { return header_.tokens; }
@@ -62,6 +72,7 @@ class ShardWriter {
 
  private:
   void put(std::span<const std::byte> data);
+  void put_segments();
   void flush_block();
 
   std::filesystem::path path_, partial_;
@@ -71,6 +82,8 @@ class ShardWriter {
   std::vector<uint64_t> checksums_;
   std::vector<int64_t> ends_;  // per document: tokens of the shard up to its end
   std::vector<int64_t> text_bytes_;
+  std::vector<int64_t> segment_ends_;  // per document: segments of the shard up to its end
+  std::vector<LossSegment> segments_;  // ends counted in the document
 };
 
 class TokenShard {
@@ -83,11 +96,16 @@ class TokenShard {
   int64_t documents() const { return header_.documents; }
   std::span<const int64_t> ends() const;        // [documents]
   std::span<const int64_t> text_bytes() const;  // [documents]
+  // The segments of a document; none: every token of it weighs 1.
+  std::vector<LossSegment> segments(int64_t document) const;
   // Tokens first … first + into.size() of the shard, widened.
   void read(int64_t first, std::span<int64_t> into) const;
   void verify() const;  // checks every block
 
  private:
+  template <class Number>
+  std::span<const Number> table(int64_t offset, int64_t count) const;
+  void check_segments() const;
   std::span<const std::byte> checked(int64_t offset, int64_t length) const;
   void check_block(int64_t block) const;
 

@@ -9,6 +9,8 @@ void declare(OptionSet& set, DataMixPoint& point) {
   set.add("weights", point.weights, "Share of each source there, one number per source; 0: none of it.").at_least(0).at_most(1e12);
 }
 
+std::vector<std::string_view> names_of(LossOn) { return {"all", "parts", "completion"}; }
+
 void declare(OptionSet& set, DataOptions& data) {
   set.add(
          "data.source", data.source,
@@ -37,6 +39,12 @@ void declare(OptionSet& set, DataOptions& data) {
   set.add("data.jsonl_field", data.jsonl_field,
           "Key that holds the text of a document in JSONL files; of Parquet and Arrow tables the column.")
       .also_called({"text_field", "text_key"});
+  set.add(
+         "data.loss_on", data.loss_on,
+         "Which tokens count in the loss. all; parts: in JSON rows the value of data.jsonl_field is a list of parts, [{\"text\": …, \"loss\": "
+         "false}, {\"text\": …}], where loss is true, false or a weight; completion: a row has a \"prompt\", which does not count, and a "
+         "\"completion\", which does. The end of a document counts as its last part does; other files than JSON rows count whole.")
+      .also_called({"loss_mask", "completion_only", "completion_only_loss", "train_on_inputs", "mask_prompt"});
   set.add(
          "data.skip_bad_lines", data.skip_bad_lines,
          "JSONL lines that do not parse or lack the field are left out and counted; false: the first is an error that names file and line.")

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace longhaul::recipe {
@@ -18,6 +19,10 @@ struct DataMixPoint {
   bool operator==(const DataMixPoint&) const = default;
 };
 
+// Which tokens count in the loss: of JSON rows, whose documents then have parts that say so (docs/guides/data-order.md).
+enum class LossOn { kAll, kParts, kCompletion };
+std::vector<std::string_view> names_of(LossOn);
+
 struct DataOptions {
   // Files or folders of text or JSONL, plain or compressed with zstd, gzip or xz. "libtorch": the Python
   // sources in the LibTorch that is used (its C++ headers where it has no Python). Paths are read by
@@ -29,8 +34,9 @@ struct DataOptions {
   std::vector<DataMixPoint> mix;
   std::vector<std::string> include;  // file endings read inside folders (".py"); empty: every text file
   std::string jsonl_field = "text";  // key that holds a document in JSONL files
-  bool skip_bad_lines = false;       // skip JSONL lines without a document; false: the first one is an error
-  bool keep_binary = false;          // read files that are not text too
+  LossOn loss_on = LossOn::kAll;
+  bool skip_bad_lines = false;  // skip JSONL lines without a document; false: the first one is an error
+  bool keep_binary = false;     // read files that are not text too
 
   // Path of a tokenizer.json; "train": byte-level BPE, trained once on the training part and cached; "bytes":
   // one token per byte.
