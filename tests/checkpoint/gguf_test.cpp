@@ -142,7 +142,7 @@ TEST(QuantizeQ8, EveryNumberIsWithinHalfAStep) {
   uint64_t state = 1;
   for (size_t i = 0; i < values.size(); ++i) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-    values[i] = static_cast<float>(static_cast<int64_t>(state >> 20) % 2001 - 1000) * std::ldexp(1.0F, static_cast<int>(i / 32) - 25);
+    values[i] = static_cast<float>(static_cast<int64_t>(state >> 20) % 2001 - 1000) * std::ldexp(1.0F, static_cast<int>(i / 32 % 20) - 15);
   }
   std::vector<std::byte> blocks(34 * 50);
   quantize_q8_0(values, blocks);
@@ -150,7 +150,7 @@ TEST(QuantizeQ8, EveryNumberIsWithinHalfAStep) {
   read.file.assign(reinterpret_cast<const char*>(blocks.data()), blocks.size());
   read.tensors["x"] = {.sizes = {values.size()}, .type = 8};
   const std::vector<double> found = read.values("x");
-  for (size_t block = 10 * 32; block < found.size(); block += 32) {  // scales of the first ones are no normal halves
+  for (size_t block = 0; block < found.size(); block += 32) {
     double largest = 0;
     for (size_t i = block; i < block + 32; ++i) largest = std::max(largest, std::fabs(static_cast<double>(values[i])));
     for (size_t i = block; i < block + 32; ++i)
