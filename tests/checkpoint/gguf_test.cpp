@@ -85,16 +85,16 @@ TEST_F(Gguf, Qwen3IsAsItIsPublished) {
 }
 
 TEST_F(Gguf, ExpertsOfALayerAreOneTensor) {
-  const GgufRead read = exported("qwen3-moe");
-  const nlohmann::json config = config_of(kGolden / "qwen3-moe" / "model");
+  const GgufRead read = exported("qwen3-moe-tied");
+  const nlohmann::json config = config_of(kGolden / "qwen3-moe-tied" / "model");
   EXPECT_EQ(read.integers.at("qwen3moe.expert_count"), read.tensors.at("blk.0.ffn_down_exps.weight").sizes[2]);
   EXPECT_EQ(read.integers.at("qwen3moe.expert_feed_forward_length"), config["moe_intermediate_size"].get<uint64_t>());
-  const std::vector<double> all = read.values("blk.1.ffn_gate_exps.weight");
+  const std::vector<double> all = read.values("blk.0.ffn_gate_exps.weight");
   const size_t experts = read.integers.at("qwen3moe.expert_count"), of_one = all.size() / experts;
   for (size_t expert = 0; expert < experts; ++expert) {
     const std::vector<double> one(all.begin() + static_cast<int64_t>(expert * of_one),
                                   all.begin() + static_cast<int64_t>((expert + 1) * of_one));
-    expect_halves(one, published("qwen3-moe", "model.layers.1.mlp.experts." + std::to_string(expert) + ".gate_proj.weight"), "expert");
+    expect_halves(one, published("qwen3-moe-tied", "model.layers.0.mlp.experts." + std::to_string(expert) + ".gate_proj.weight"), "expert");
   }
   EXPECT_EQ(read.tensors.at("blk.0.ffn_gate_inp.weight").type, 0U) << "routers stay fp32";
 }
@@ -142,7 +142,7 @@ TEST(QuantizeQ8, EveryNumberIsWithinHalfAStep) {
   uint64_t state = 1;
   for (size_t i = 0; i < values.size(); ++i) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-    values[i] = static_cast<float>(static_cast<int64_t>(state >> 20) % 2001 - 1000) * std::ldexp(1.0F, static_cast<int>(i / 32) - 25);
+    values[i] = static_cast<float>(static_cast<int64_t>(state >> 20) % 2001 - 1000) * std::ldexp(1.0F, static_cast<int>(i / 32 % 20) - 15);
   }
   std::vector<std::byte> blocks(34 * 50);
   quantize_q8_0(values, blocks);
@@ -150,7 +150,7 @@ TEST(QuantizeQ8, EveryNumberIsWithinHalfAStep) {
   read.file.assign(reinterpret_cast<const char*>(blocks.data()), blocks.size());
   read.tensors["x"] = {.sizes = {values.size()}, .type = 8};
   const std::vector<double> found = read.values("x");
-  for (size_t block = 10 * 32; block < found.size(); block += 32) {  // scales of the first ones are no normal halves
+  for (size_t block = 0; block < found.size(); block += 32) {
     double largest = 0;
     for (size_t i = block; i < block + 32; ++i) largest = std::max(largest, std::fabs(static_cast<double>(values[i])));
     for (size_t i = block; i < block + 32; ++i)

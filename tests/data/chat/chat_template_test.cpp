@@ -136,8 +136,8 @@ TEST(ChatTemplate, NothingRunsForever) {
           {"{{ [1] * 1000000000000 }}", "steps"},
           {"{{ ('a' * 3000000).replace('', 'b' * 1000) }}", "bytes"},
           {"{% for i in range(100000) %}{{ 'x' * 100000 }}{% endfor %}", ""},
-          {"{{ 'a\\nb\\nc' | indent('b' * 3000000) }}", "bytes"},
-          {"{{ [1] | tojson(indent='b' * 3000000) | length }}{{ [[[1]]] | tojson(indent='b' * 3000000) }}", "bytes"}}) {
+          {"{{ 'a\\nb\\nc' | indent('b' * 3000000) }}", ""},
+          {"{{ [1] | tojson(indent='b' * 3000000) | length }}{{ [[[1]]] | tojson(indent='b' * 3000000) }}", ""}}) {
     const Error error = error_of([&, code = source] { render(code); });
     EXPECT_EQ(error.code(), ExitCode::kData);
     EXPECT_THAT(error.fields().found, HasSubstr(text)) << source;
