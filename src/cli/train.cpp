@@ -82,17 +82,18 @@ void say_where_things_lie(const TrainArguments& arguments, const run::RunRequest
 
 // As one rank of its world, or alone.
 ExitCode run_as(const comm::Placement& place, run::RunRequest& request, const TrainArguments& arguments) {
-  run::require_backend(request.recipe, place);
-  const std::string values = recipe::to_toml({.recipe = request.recipe.recipe});  // wherever each rank has them from
-  const bool nccl = request.recipe.recipe.parallel.backend == recipe::Backend::kNccl;
-  const auto world = comm::join_world({.identity = {{"recipe", sha256_hex(values), recipe::option_values(request.recipe.recipe)}},
-                                       .join_timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.join_timeout)),
-                                       .timeout = comm::Timeout(std::llround(1000 * request.recipe.recipe.parallel.timeout)),
-                                       .nccl = nccl},
-                                      place);
-  // A process a GPU: those of a machine in their order.
-  if (std::string& device = request.recipe.recipe.train.device; nccl && (device == "auto" || device == "cuda"))
-    device = fmt::format("cuda:{}", place.local_rank);
+  const run::RankPlace mine = run::place_of_rank(request.recipe, place);
+  request.place = mine;
+  const recipe::Recipe& recipe = request.recipe.recipe;
+  const std::string values = recipe::to_toml({.recipe = recipe});  // wherever each rank has them from
+  const std::string backend(recipe::names_of(mine.backend)[static_cast<size_t>(mine.backend)]);
+  const bool nccl = mine.backend == recipe::Backend::kNccl && place.size > 1;
+  const auto world = comm::join_world(
+      {.identity = {{"recipe", sha256_hex(values), recipe::option_values(recipe)}, {"back end", backend, {{"parallel.backend", backend}}}},
+       .join_timeout = comm::Timeout(std::llround(1000 * recipe.parallel.join_timeout)),
+       .timeout = comm::Timeout(std::llround(1000 * recipe.parallel.timeout)),
+       .gpu = nccl ? std::optional(mine.device) : std::nullopt},
+      place);
   const bool first = world->rank() == 0;
   request.quiet = request.quiet || !first;
   set_diagnostics_file(request.run_folder / (first ? "diagnostics.txt" : fmt::format("diagnostics-rank-{}.txt", world->rank())));

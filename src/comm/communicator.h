@@ -27,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -91,6 +92,25 @@ class Communicator {
   // Makes the group fail, and with it all groups that fail together with it: every rank that waits in one,
   // or calls it later, gets an Aborted with the reason. Only the first failure counts. Never blocks.
   virtual void abort(const std::string& reason) = 0;
+
+  // Whether the calls of one rank are carried out one after the other, as NCCL does: an exchange whose partner
+  // has not come holds up all calls that this rank starts after it on this communicator. A sender and a
+  // receiver that must not wait for other messages use a communicator of their own then
+  // (parallel/pipeline/message_ways.h).
+  virtual bool in_order() const { return false; }
+
+  // Throws the group's failure if this rank knows of one by now; never waits. For whoever has read values that
+  // a GPU computed: a back end that is aborted lets the stream go on, and what it wrote is undefined.
+  virtual void require_well() {}
+
+  // These link two back ends over the same ranks (comm/c10d/by_device.h). A function that does as abort() does
+  // and may outlive the communicator; and `tell`, which is called once, from any thread, when this rank learns
+  // that the group has failed. By default neither does anything: ranks that are threads have one back end.
+  using Tell = std::function<void(const std::string& reason)>;
+  virtual Tell aborter() {
+    return [](const std::string&) {};
+  }
+  virtual void on_failure(Tell /*tell*/) {}
 
   // For back ends and wrappers: carries out a call that has been checked and numbered. A wrapper passes it
   // on to the communicator it wraps.

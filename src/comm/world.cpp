@@ -8,10 +8,12 @@
 #include "base/process/signals.h"
 #include "base/version.h"
 #include "comm/c10d/nccl.h"
+#include "comm/c10d/own_gpus.h"
 #include "comm/gloo/gloo.h"
 #include "comm/gloo/gloo_world.h"
 #include "comm/gloo/meeting.h"
 #include "comm/single.h"
+#include "tensor/gpu_identity.h"
 
 namespace longhaul::comm {
 namespace {
@@ -110,7 +112,9 @@ std::unique_ptr<Communicator> join_world(const JoinOptions& options, const Place
   }
   std::unique_ptr<Communicator> world =
       Gloo::make(std::make_shared<GlooWorld>(std::move(wire), place.rank, place.size, options.timeout), place.size);
-  return options.nccl ? with_nccl(std::move(world), place, options.timeout) : std::move(world);
+  if (!options.gpu) return world;
+  require_own_gpus(*world, gpu_identity(*options.gpu), *options.gpu);
+  return with_nccl(std::move(world), place, *options.gpu, options.timeout);
 }
 
 }  // namespace longhaul::comm

@@ -15,11 +15,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "comm/gloo/identity.h"
 #include "comm/placement.h"
+#include "tensor/device.h"
 
 namespace longhaul::comm {
 
@@ -28,7 +30,7 @@ struct JoinOptions {
   std::vector<Identity> identity{};
   Timeout join_timeout = std::chrono::minutes(5);  // for all ranks to come
   Timeout timeout = std::chrono::minutes(10);      // for calls that have none of their own
-  bool nccl = false;                               // tensors on GPUs go over NCCL (comm/c10d/nccl.h)
+  std::optional<at::Device> gpu{};                 // its tensors go over NCCL (comm/c10d/nccl.h); none: all go over Gloo
 };
 
 std::unique_ptr<Communicator> join_world(const JoinOptions& options = {});

@@ -55,8 +55,27 @@ Ranks::Ranks(comm::Communicator& world, const Arrangement& arrangement) : contex
   if (const int64_t stages = arrangement.mesh.size(Axis::kPp); stages > 1) {
     layout::GroupKind same{.name = "pp gradients", .groups = {std::vector<int64_t>(static_cast<size_t>(stages))}};
     std::iota(same.groups[0].begin(), same.groups[0].end(), int64_t{0});
-    stage_gradients_ = std::move(groups_->over({Axis::kPp}).split({same})[0]);
+    comm::Communicator& pipeline = groups_->over({Axis::kPp});
+    stage_gradients_ = std::move(pipeline.split({same})[0]);
+    if (pipeline.in_order()) make_ways(pipeline, layout::ways_of(place_.pipeline()));
   }
+}
+
+void Ranks::make_ways(comm::Communicator& pipeline, const std::vector<layout::MessageWay>& ways) {
+  std::vector<layout::GroupKind> kinds;
+  for (const layout::MessageWay& way : ways) {
+    const char* const what = way.channel == layout::Channel::kActivations ? "hidden states" : "gradients";
+    kinds.push_back({.name = fmt::format("pp {} {} to {}", what, way.sender, way.receiver), .groups = {{way.sender, way.receiver}}});
+  }
+  auto groups = pipeline.split(kinds, {.name = "ways of the pipeline"});
+  for (size_t i = 0; i < ways.size(); ++i) {
+    if (groups[i]) ways_[ways[i]] = std::move(groups[i]);
+  }
+}
+
+Ranks::WayEnd Ranks::way(const layout::MessageWay& way, int64_t peer) const {
+  if (!ways_.empty()) return {*ways_.at(way), peer == way.sender ? 0 : 1};
+  return {way.channel == layout::Channel::kActivations ? groups_->over({Axis::kPp}) : stage_gradients(), peer};
 }
 
 Ranks::~Ranks() = default;

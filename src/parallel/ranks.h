@@ -6,11 +6,13 @@
 // everyone(), most(), sum_of_run().
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "base/threads/turns.h"
 #include "comm/work.h"
+#include "layout/schedule/schedule.h"
 #include "model/parameter.h"
 #include "observe/trace/spans.h"
 #include "parallel/gradient_tree.h"
@@ -40,7 +42,14 @@ class Ranks {
   int64_t replica() const { return worker() * place_.mesh.size(layout::Axis::kDp) + place_.coordinate(layout::Axis::kDp); }
   comm::Communicator& stage_gradients() const {
     return *stage_gradients_;
-  }                                // the ranks of one pipeline, for gradients that several stages share
+  }  // the ranks of one pipeline, for gradients that several stages share
+  // The communicator for the messages of a way of the pipeline, and what its end `pp` is called there. Where a rank's calls go in order
+  // (Communicator::in_order) each way has one of its own, so that no message waits for another's partner; else a channel has one.
+  struct WayEnd {
+    comm::Communicator& group;
+    int64_t peer;
+  };
+  WayEnd way(const layout::MessageWay& way, int64_t peer) const;
   layout::RowShare share() const;  // this rank's share of a row of its replica
 
   // Sums the gradients of a step over the ranks: every rank that holds a copy gets the sum, or its share of it. begin_step() comes before the first forward pass; sums
@@ -83,6 +92,7 @@ class Ranks {
 
  private:
   void start_sums();
+  void make_ways(comm::Communicator& pipeline, const std::vector<layout::MessageWay>& ways);
   void sum_over_pipeline(model::ParameterSet& parameters) const;
 
   std::shared_ptr<observe::SpanRecorder> spans_ = std::make_shared<observe::SpanRecorder>();
@@ -92,6 +102,7 @@ class Ranks {
   std::unique_ptr<comm::Communicator> island_, workers_;  // null: one worker
   std::unique_ptr<MeshGroups> groups_, values_;           // values_ gathers values; null: every rank holds whole copies
   std::unique_ptr<comm::Communicator> stage_gradients_;
+  std::map<layout::MessageWay, std::unique_ptr<comm::Communicator>> ways_;  // of this rank; empty: channels have one communicator each
   std::unique_ptr<Turns> turns_;
   std::unique_ptr<model::ParallelOps> ops_;
   std::unique_ptr<GradientTree> tree_;

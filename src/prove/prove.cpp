@@ -317,8 +317,10 @@ class Prover {
     if (layout.processes) {
       seen = prove_in_processes(trained, folders, request_.process);
     } else {
-      comm::run_ranks(world,
-                      [&](comm::Communicator& rank) { seen[static_cast<size_t>(rank.rank())] = prove_rank(trained, rank, folders); });
+      const std::function<void(comm::Communicator&)> body = [&](comm::Communicator& rank) {
+        seen[static_cast<size_t>(rank.rank())] = prove_rank(trained, rank, folders);
+      };
+      request_.run_threads ? request_.run_threads(world, body) : comm::run_ranks(world, body);
     }
     if (resumes) {
       proof.resumed_from = earlier.layout;

@@ -60,7 +60,9 @@ struct ProofRequest {
   std::vector<ProofLayout> layouts;
   recipe::Dtype dtype = recipe::Dtype::kBf16;        // train.dtype: the working precision, tried beside fp64
   std::function<void(const ProofLayout&)> begins{};  // called before each
-  ProofProcess process{};                            // of layouts whose ranks are processes; unset: these are skipped
+  // How ranks that are threads get their communicators; unset: comm::run_ranks.
+  std::function<void(int64_t ranks, const std::function<void(comm::Communicator&)>& body)> run_threads{};
+  ProofProcess process{};  // of layouts whose ranks are processes; unset: these are skipped
 };
 std::vector<Proof> prove(const ProofRequest& request);
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process/process.h"
+#include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text/text.h"
 #include "base/threads/parallel.h"
@@ -32,12 +33,20 @@ namespace {
 constexpr size_t kCallsKept = 256;     // the last of each rank, for its record of a failure
 constexpr int64_t kMostThreads = 256;  // that are ranks; more would fight for the cores and for memory
 
-at::Device device_of(const recipe::TrainOptions& train) {
-  const at::Device device = device_named(train.device);
+// What the run computes on is said where a GPU is taken, and where one lies idle.
+at::Device device_of(const RunRequest& request, bool speaks) {
+  const std::string& asked = request.recipe.recipe.train.device;
+  const at::Device device = request.place ? request.place->device : device_named(asked);
+  if (!speaks) return device;
   if (device.is_cuda()) {
-    log_info(
-        "training on {}: one H100 has run this program, for short runs only (bench/results/gpu.md); scripts/check-on-gpu compares this GPU with the CPU",
-        name_of(device));
+    const GpuDescription gpu = describe_gpu(device);
+    log_info("training on {} ({}, {}){}; one H100 has run this program, for short runs only (bench/results/gpu.md)", name_of(device),
+             gpu.name, bytes_text(gpu.memory_bytes), request.place && !request.place->why.empty() ? ": " + request.place->why : "");
+  } else if (asked == "auto" && !libtorch_has_cuda() && std::filesystem::exists("/dev/nvidia0")) {
+    log_warning(
+        "training on the CPU: this machine has a GPU, and LibTorch {} in {} no CUDA. With one that has it, by `LONGHAUL_TORCH=… {}`, "
+        "train.device=auto takes the GPU; train.device=cpu says that the CPU is meant",
+        libtorch_version(), libtorch_folder().string(), program_command("build"));
   }
   return device;
 }
@@ -115,15 +124,16 @@ parallel::Arrangement arrangement_of_run(const train::ModelPlan& model, const re
   return arrangement;
 }
 
-// Over NCCL it is tried by nobody yet: comm/c10d/nccl.h.
-void require_cpu_for_several(const parallel::Arrangement& arrangement, at::Device device, recipe::Backend backend) {
-  if (arrangement.world() == 1 || device.is_cpu() || backend == recipe::Backend::kNccl) return;
+// Ranks that are threads share no GPU.
+void require_cpu_for_several(const RunRequest& request, const parallel::Arrangement& arrangement, at::Device device) {
+  if (arrangement.world() == 1 || device.is_cpu() || (request.place && request.place->backend == recipe::Backend::kNccl)) return;
   throw Error({.code = ExitCode::kUsage,
-               .what = "several ranks exchange tensors on GPUs over NCCL only",
-               .expected = "train.device = cpu, or processes and parallel.backend = nccl",
-               .found = name_of(device),
+               .what = "several ranks on GPUs are processes that exchange over NCCL, and these are threads of one process",
+               .expected = "a process a GPU, or train.device = cpu",
+               .found = fmt::format("{} ranks as threads, on {}", arrangement.world(), name_of(device)),
                .where = "train.device and [parallel]",
-               .hint = "train.device=cpu"});
+               .hint = program_command(fmt::format("launch -n {} {} …", arrangement.world(), shell_quoted(request.recipe.source))) +
+                       "; or train.device=cpu"});
 }
 
 // train.device = auto found a GPU.
@@ -222,8 +232,8 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
     if (!told.empty() && !request.quiet && (processes == nullptr || processes->rank() == 0)) log_info("{}", told);
   }
   const layout::Mesh& mesh = arrangement.mesh;
-  const at::Device device = device_of(recipe.train);
-  require_cpu_for_several(arrangement, device, recipe.parallel.backend);
+  const at::Device device = device_of(request, !request.quiet && (processes == nullptr || processes->rank() == 0));
+  require_cpu_for_several(request, arrangement, device);
   require_cpu_for_elastic(recipe.train, device);
   const DeviceScope scope(device);
   set_compute_threads(recipe.train.threads);
@@ -263,6 +273,13 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
     parallel::Ranks ranks(world, arrangement);
     if (processes != nullptr && world.rank() == 0 && !request.quiet)
       log_info("{}: their groups were made in {}", mesh.text(), duration_text(watch.seconds()));
+    if (device.is_cuda()) {  // the groups have taken memory of the GPU, which no plan counts: what is left must suffice
+      const int64_t left = available_bytes(device);
+      if (world.rank() == 0 && !request.quiet)
+        log_info("communicators of {} take {} of {}", name_of(device), bytes_text(std::max<int64_t>(0, free_bytes - left)),
+                 bytes_text(free_bytes));
+      require_memory(*model, recipe, arrangement, device, left, &world);
+    }
     return run_rank(of_rank, ranks);
   };
   if (processes != nullptr) return run_in(*processes, calls_of_process);

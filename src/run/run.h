@@ -12,12 +12,14 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "checkpoint/starting_point.h"
 #include "comm/communicator.h"
 #include "observe/board/rank_board.h"
 #include "recipe/load.h"
+#include "run/backend.h"
 #include "train/task_entry.h"
 #include "train/trainer.h"
 
@@ -28,7 +30,9 @@ struct RunRequest {
   std::filesystem::path run_folder;
   bool fresh = false;                                               // an earlier run in that folder is moved aside, never deleted
   std::shared_ptr<const checkpoint::StartingPoint> from = nullptr;  // initial weights where the folder has no checkpoint; null: random ones
-  bool quiet = false;                                               // prints no tables and no step lines, but alarms
+  // What this process computes on, and over what ranks exchange; none: as the recipe says, in one process (run/backend.h).
+  std::optional<RankPlace> place{};
+  bool quiet = false;                     // prints no tables and no step lines, but alarms
   observe::BoardWriter* board = nullptr;  // the board of this process; of ranks that are threads, that of the first one. Null: none
   // For ranks that are threads: called when one of them hangs outside all calls and the others have ended with this error. It must end the process; null: end it with the error's exit code.
   std::function<void(const Error& failure)> end_process{};

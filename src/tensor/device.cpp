@@ -4,6 +4,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process/loaded_library.h"
+#include "tensor/gpu_identity.h"
 #include "tensor/libtorch_folder.h"
 
 namespace longhaul {
@@ -72,6 +74,7 @@ class Driver {
     get_name_ = symbol<int (*)(char*, int, int)>("cuDeviceGetName");
     total_memory_ = symbol<int (*)(size_t*, int)>("cuDeviceTotalMem_v2");
     get_attribute_ = symbol<int (*)(int*, int, int)>("cuDeviceGetAttribute");
+    get_identity_ = symbol<int (*)(unsigned char*, int)>("cuDeviceGetUuid_v2");
     require(initialise(0), "cuInit");
   }
 
@@ -92,6 +95,14 @@ class Driver {
     return found;
   }
 
+  std::string identity(int number) const {
+    int handle = 0;
+    require(device_get_(&handle, number), "cuDeviceGet");
+    std::array<unsigned char, 16> identity{};
+    require(get_identity_(identity.data(), handle), "cuDeviceGetUuid");
+    return fmt::format("{:02x}", fmt::join(identity, ""));
+  }
+
  private:
   template <class Function>
   static Function symbol(const char* name) {
@@ -110,6 +121,7 @@ class Driver {
   int (*get_name_)(char*, int, int) = nullptr;
   int (*total_memory_)(size_t*, int) = nullptr;
   int (*get_attribute_)(int*, int, int) = nullptr;
+  int (*get_identity_)(unsigned char*, int) = nullptr;
 };
 
 }  // namespace
@@ -132,11 +144,18 @@ bool libtorch_has_cuda() { return c10::impl::hasDeviceGuardImpl(at::kCUDA); }
 
 int64_t gpu_count() { return libtorch_has_cuda() ? VirtualGuardImpl(at::kCUDA).deviceCount() : 0; }
 
-GpuDescription describe_gpu(at::Device device) {
+namespace {
+
+const Driver& driver_of(at::Device device) {
   LONGHAUL_ASSERT(device.is_cuda() && device.has_index(), "{} is no numbered GPU", device.str());
   static const Driver driver;
-  return driver.describe(device.index());
+  return driver;
 }
+
+}  // namespace
+
+GpuDescription describe_gpu(at::Device device) { return driver_of(device).describe(device.index()); }
+std::string gpu_identity(at::Device device) { return driver_of(device).identity(device.index()); }
 
 DeviceMemory device_memory(at::Device device) {
   c10::DeviceAllocator& allocator = allocator_of(device);

@@ -55,6 +55,10 @@ void expect_every_case(const Shape& shape, const std::vector<int64_t>& of_ranks,
   });
 }
 
+TEST(ContextAttention, OverCallsInOrder) {
+  const CallsInOrder as_nccl;
+  expect_every_case({4, 4}, {2, 3, 4});
+}
 TEST(ContextAttention, HeadsThatEveryNumberOfRanksDivides) { expect_every_case({12, 12}, {2, 3, 4}); }
 TEST(ContextAttention, GroupsOfHeadsShareKeys) { expect_every_case({4, 2}, {2, 3, 4}); }
 TEST(ContextAttention, OneKeyHead) { expect_every_case({3, 1}, {3}); }

@@ -7,6 +7,7 @@
 
 #include "comm/threads/run_ranks.h"
 #include "layout/sequence_view.h"
+#include "parallel/in_order.h"
 #include "support/tensors.h"
 #include "tensor/to_tensor.h"
 
@@ -43,6 +44,16 @@ inline void for_each_case(const std::vector<int64_t>& of_ranks,
     }
   }
 }
+
+// Whether on_context_ranks() carries the calls of each rank out in order, as NCCL does (in_order.h).
+inline bool& calls_in_order() {
+  static bool in_order = false;
+  return in_order;
+}
+struct CallsInOrder {
+  CallsInOrder() { calls_in_order() = true; }
+  ~CallsInOrder() { calls_in_order() = false; }
+};
 
 // Counts the bytes that this rank sends to others, and hands calls on.
 class Counting final : public comm::Communicator {
@@ -98,7 +109,7 @@ inline WholeResult on_context_ranks(const std::vector<int64_t>& lengths, int64_t
   std::vector<std::vector<Tensor>> gradients(static_cast<size_t>(ranks));
   std::vector<Tensor> o(static_cast<size_t>(ranks));
   WholeResult result{.sent = std::vector<Sent>(static_cast<size_t>(ranks))};
-  comm::run_ranks(ranks, [&](comm::Communicator& world) {
+  const auto body = [&](comm::Communicator& world) {
     const auto rank = static_cast<size_t>(world.rank());
     Counting group(world);
     const layout::SequenceView view(row, {.context_ranks = ranks, .context_rank = world.rank(), .split = split});
@@ -114,7 +125,14 @@ inline WholeResult on_context_ranks(const std::vector<int64_t>& lengths, int64_t
     y.backward(d_o.index_select(0, index));
     result.sent[rank].backward = group.bytes - result.sent[rank].forward;
     for (const Tensor& x : own) gradients[rank].push_back(x.defined() ? x.grad() : Tensor());
-  });
+  };
+  comm::run_ranks(ranks,
+                  [&](comm::Communicator& world) {
+                    if (!calls_in_order()) return body(world);
+                    longhaul::testing::InOrder ordered(world);
+                    body(ordered);
+                  },
+                  {.timeout = std::chrono::seconds(60)});
   const Tensor to_row = to_tensor(layout::inverse_permutation(layout::split_permutation(row.tokens(), ranks, split)));
   result.o = at::cat(o).index_select(0, to_row);
   for (size_t i = 0; i < inputs.of.size(); ++i) {

@@ -72,6 +72,10 @@ void expect_every_case(Decay decay, const std::vector<int64_t>& of_ranks) {
   });
 }
 
+TEST(ContextRecurrence, OverCallsInOrder) {
+  const CallsInOrder as_nccl;
+  expect_every_case(Decay::kKeyToken, {2, 3, 4});
+}
 TEST(ContextRecurrence, WithoutDecay) { expect_every_case(Decay::kNone, {3}); }
 TEST(ContextRecurrence, SlopesOfHeads) { expect_every_case(Decay::kSlopes, {2, 3, 4}); }
 TEST(ContextRecurrence, ADecayThatLeavesNothing) { expect_every_case(Decay::kGone, {4}); }

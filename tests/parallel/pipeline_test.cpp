@@ -10,6 +10,7 @@
 #include "comm/threads/run_ranks.h"
 #include "kernels/differentiable.h"
 #include "layout/schedule/schedule_check.h"
+#include "parallel/in_order.h"
 
 namespace longhaul::parallel {
 namespace {
@@ -21,14 +22,15 @@ constexpr int64_t kMicroBatches = 8;
 double factor(int64_t stage) { return 1 + 0.25 * static_cast<double>(stage); }
 Tensor input(int64_t micro_batch) { return at::arange(6, at::kDouble).view({3, 2}).add(micro_batch); }
 
-void walk(int64_t p, const layout::PipelineOptions& options) {
+// in_order: over a communicator that carries calls out in order, as NCCL's does.
+void walk(int64_t p, const layout::PipelineOptions& options, bool in_order) {
   const layout::Pipeline pipeline(p, options);
   double product = 1, sum = 0;
   for (int64_t stage = 0; stage < pipeline.stages(); ++stage) product *= factor(stage);
   for (int64_t m = 0; m < kMicroBatches; ++m) sum += input(m).sum().item<double>();
   std::vector<double> losses(static_cast<size_t>(p), 0), gradients(static_cast<size_t>(pipeline.stages()), 0);
   std::mutex adding;
-  comm::run_ranks(p, [&](comm::Communicator& world) {
+  const auto body = [&](comm::Communicator& world) {
     const layout::Mesh mesh(p, {.pp = p});
     const Ranks ranks(world, {.mesh = mesh, .pipeline = options});
     model::ParameterSet none({}, Precision::named("fp64"), at::kCPU);
@@ -56,7 +58,14 @@ void walk(int64_t p, const layout::PipelineOptions& options) {
     for (int64_t chunk = 0; chunk < pipeline.chunks(); ++chunk) {
       gradients[static_cast<size_t>(ranks.place().stage_of(chunk))] += weights[static_cast<size_t>(chunk)].grad().item<double>();
     }
-  });
+  };
+  comm::run_ranks(p,
+                  [&](comm::Communicator& world) {
+                    if (!in_order) return body(world);
+                    longhaul::testing::InOrder ordered(world);
+                    body(ordered);
+                  },
+                  {.timeout = std::chrono::seconds(60)});
   double loss = 0;
   for (const double each : losses) loss += each;
   EXPECT_NEAR(loss / (sum * product), 1, 1e-12);
@@ -71,7 +80,7 @@ TEST(PipelineExecutor, GivesEveryGradientUnderEverySchedule) {
              {kGpipe}, {k1F1B}, {kInterleaved, 1}, {kInterleaved, 2}, {kInterleaved, 3}, {kZbH1}, {kZbV}, {kDualPipe}}) {
       if (options.schedule == kDualPipe && p % 2 != 0) continue;
       SCOPED_TRACE(::testing::Message() << "p " << p << " schedule " << static_cast<int>(options.schedule) << " chunks " << options.chunks);
-      walk(p, options);
+      for (const bool in_order : {false, true}) walk(p, options, in_order);
     }
   }
 }

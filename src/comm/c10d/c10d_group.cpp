@@ -1,96 +1,27 @@
 #include "comm/c10d/c10d_group.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
-#include <deque>
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
+#include "base/log.h"
+#include "base/threads/worker.h"
+#include "comm/c10d/c10d_calls.h"
 #include "comm/single.h"
 
 namespace longhaul::comm {
 namespace {
 
-using Started = std::vector<c10::intrusive_ptr<c10d::Work>>;
+using std::chrono::milliseconds;
 
-c10d::ReduceOp operation_of(Reduction reduction) { return reduction == Reduction::kMax ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM; }
+constexpr milliseconds kLookForError{100};  // how soon an error of a back end is seen
 
 // c10d adds times to clocks: the longest must not wrap around.
-std::chrono::milliseconds time_of(const Call& call, Timeout otherwise) {
+milliseconds time_of(const Call& call, Timeout otherwise) {
   return std::min(call.options.timeout.value_or(otherwise), Timeout(std::chrono::hours(24 * 365)));
-}
-
-bool even(const std::vector<int64_t>& rows) {
-  return std::ranges::all_of(rows, [&](int64_t each) { return each == rows.front(); });
-}
-
-// What goes from a rank to itself; the n-th sent is the n-th received.
-void deliver_own(const Call& call, int64_t rank) {
-  std::deque<Tensor> sent, received;
-  for (const Transfer& transfer : call.transfers) {
-    if (transfer.peer == rank) (transfer.direction == Direction::kSend ? sent : received).push_back(transfer.tensor);
-  }
-  LONGHAUL_ASSERT(sent.size() == received.size(), "{}: {} messages to the rank itself, {} from it", label(call), sent.size(),
-                  received.size());
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < sent.size(); ++i) received[i].copy_(sent[i]);
-}
-
-Started start_exchange(c10d::Backend& backend, const Call& call, int64_t rank) {
-  deliver_own(call, rank);
-  const bool together = backend.supportsCoalescing();  // else two ranks that both send first would wait for each other on a GPU's stream
-  Started started;
-  bool any = false;
-  for (const Transfer& transfer : call.transfers) {
-    if (transfer.peer == rank) continue;
-    if (together && !any) backend.startCoalescing();
-    any = true;
-    std::vector<Tensor> one = {transfer.tensor};
-    const int peer = static_cast<int>(transfer.peer);
-    auto work = transfer.direction == Direction::kSend ? backend.send(one, peer, /*tag=*/0) : backend.recv(one, peer, /*tag=*/0);
-    if (!together) started.push_back(std::move(work));
-  }
-  if (together && any) started.push_back(backend.endCoalescing());
-  return started;
-}
-
-Started start_call(c10d::Backend& backend, Call& call, int64_t rank, std::chrono::milliseconds timeout) {
-  std::vector<Tensor> one = {call.output};
-  switch (call.kind) {
-    case CallKind::kAllReduce:
-      if (call.output.numel() == 0) return {};
-      return {backend.allreduce(one, {.reduceOp = operation_of(call.reduction), .timeout = timeout})};
-    case CallKind::kReduceScatter: {
-      if (call.input.numel() == 0) return {};
-      const c10d::ReduceScatterOptions options{.reduceOp = operation_of(call.reduction), .timeout = timeout};
-      if (even(call.input_rows)) return {backend._reduce_scatter_base(call.output, call.input, options)};
-      std::vector<std::vector<Tensor>> pieces = {call.input.split_with_sizes(call.input_rows)};
-      return {backend.reduce_scatter(one, pieces, options)};
-    }
-    case CallKind::kAllGather: {
-      if (call.output.numel() == 0) return {};
-      if (even(call.output_rows)) return {backend._allgather_base(call.output, call.input, {.timeout = timeout})};
-      std::vector<std::vector<Tensor>> pieces = {call.output.split_with_sizes(call.output_rows)};
-      std::vector<Tensor> input = {call.input};
-      return {backend.allgather(pieces, input, {.timeout = timeout})};
-    }
-    case CallKind::kAllToAll:
-      return {backend.alltoall_base(call.output, call.input, call.output_rows, call.input_rows, {.timeout = timeout})};
-    case CallKind::kBroadcast:
-      if (call.output.numel() == 0) return {};
-      return {backend.broadcast(one, {.rootRank = call.root, .timeout = timeout})};
-    case CallKind::kExchange:
-      return start_exchange(backend, call, rank);
-    case CallKind::kBarrier:
-      return {backend.barrier({.timeout = timeout})};
-    case CallKind::kSplit:
-      break;
-  }
-  LONGHAUL_ASSERT(false, "{} is no call that moves tensors", label(call));
 }
 
 std::string first_line(const std::exception& error) {
@@ -98,34 +29,123 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
+const char* words_of(c10d::ErrorType error) {
+  switch (error) {
+    case c10d::ErrorType::TIMEOUT:
+      return "a call has not ended in time";
+    case c10d::ErrorType::COMM_ERROR:
+      return "the connection to another rank is broken, or its process has ended";
+    case c10d::ErrorType::REMOTE_ERROR:
+      return "another rank has failed";
+    case c10d::ErrorType::SUCCESS:
+      break;
+  }
+  return "";
+}
+
 }  // namespace
 
+// Its watcher looks at the back ends ten times a second, because a rank waits in no call for them: a stream does.
 struct C10dGroup::Fate {
+  struct Member {
+    std::weak_ptr<c10d::Backend> backend;
+    std::string group, last_call;
+  };
   Maker maker;
   Timeout timeout;
   std::mutex mutex;
-  std::vector<std::weak_ptr<c10d::Backend>> backends;
+  std::condition_variable changed;
+  std::vector<Member> members;
   std::optional<std::string> failed, aborted;  // why
+  std::vector<Tell> told;
+  bool ending = false, reports_errors = false;
+  Worker watcher{"c10d watch"};  // the last member, because it must be destroyed first
 
-  std::shared_ptr<c10d::Backend> backend(const std::string& keys, int64_t rank, int64_t size) {
+  Fate() {
+    watcher.post([this] { watch(); });
+  }
+  ~Fate() {
+    {
+      const std::lock_guard lock(mutex);
+      ending = true;
+    }
+    changed.notify_all();
+  }
+
+  void watch() {
+    std::unique_lock lock(mutex);
+    while (!ending && !failed && !aborted) {
+      changed.wait_for(lock, kLookForError);
+      lock.unlock();
+      look();
+      lock.lock();
+    }
+  }
+
+  // Whether a back end has found an error by itself. Gloo's has none to tell: it throws in wait().
+  void look() {
+    std::vector<std::pair<std::shared_ptr<c10d::Backend>, Member>> all;
+    {
+      const std::lock_guard lock(mutex);
+      for (const Member& member : members) {
+        if (auto backend = member.backend.lock(); backend && reports_errors) all.emplace_back(std::move(backend), member);
+      }
+    }
+    for (const auto& [backend, member] : all) {
+      const char* const words = words_of(backend->getError());
+      if (*words == 0) continue;
+      const std::string last = member.last_call.empty() ? "no call" : member.last_call;
+      return end(fmt::format("{} in '{}' ({}); the last that this rank has started there: {}", words, member.group,
+                             backend->getBackendName(), last),
+                 /*by_abort=*/false);
+    }
+  }
+
+  std::shared_ptr<c10d::Backend> backend(const std::string& group, const std::string& keys, int64_t rank, int64_t size) {
     std::shared_ptr<c10d::Backend> made = maker(keys, rank, size);
     const std::lock_guard lock(mutex);
-    backends.push_back(made);
+    if (members.empty()) reports_errors = reports(*made);
+    std::erase_if(members, [](const Member& member) { return member.backend.expired(); });
+    members.push_back({made, group, ""});
     return made;
   }
 
-  // The first reason counts. Whoever waits in a call of any group is let go, where the back end can.
+  void started(const std::shared_ptr<c10d::Backend>& backend, const std::string& call) {
+    const std::lock_guard lock(mutex);
+    for (Member& member : members) {
+      if (!member.backend.owner_before(backend) && !backend.owner_before(member.backend)) member.last_call = call;
+    }
+  }
+
+  // The first reason counts. The streams that wait in a call of any group are let go, where the back end can.
   void end(const std::string& reason, bool by_abort) {
     std::vector<std::shared_ptr<c10d::Backend>> all;
+    std::vector<Tell> tell;
     {
       const std::lock_guard lock(mutex);
       if (failed || aborted) return;
       (by_abort ? aborted : failed) = reason;
-      for (const auto& each : backends) {
-        if (auto backend = each.lock()) all.push_back(std::move(backend));
+      for (const Member& each : members) {
+        if (auto backend = each.backend.lock()) all.push_back(std::move(backend));
       }
+      tell.swap(told);
     }
+    changed.notify_all();
+    for (const Tell& each : tell) each(reason);  // the other ranks first: an abort may take its time
     for (const auto& each : all) each->abort();
+  }
+
+  void on_failure(Tell tell) {
+    std::string reason;
+    {
+      const std::lock_guard lock(mutex);
+      if (!failed && !aborted) {
+        told.push_back(std::move(tell));
+        return;
+      }
+      reason = failed ? *failed : *aborted;
+    }
+    tell(reason);
   }
 
   [[noreturn]] void refuse(const std::string& call, const std::string& where) {
@@ -142,6 +162,16 @@ struct C10dGroup::Fate {
     const std::lock_guard lock(mutex);
     return failed || aborted;
   }
+
+ private:
+  static bool reports(c10d::Backend& backend) {
+    try {
+      backend.getError();
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
 };
 
 namespace {
@@ -149,33 +179,33 @@ namespace {
 template <class Fate>
 class C10dWork final : public Work::State {
  public:
-  C10dWork(std::shared_ptr<Fate> fate, Started started, Call call, std::string where, std::chrono::milliseconds timeout)
-      : fate_(std::move(fate)),
-        started_(std::move(started)),
-        call_(std::move(call)),
-        label_(label(call_)),
-        where_(std::move(where)),
-        timeout_(timeout) {}
+  C10dWork(std::shared_ptr<Fate> fate, StartedCalls started, Call call, std::string where)
+      : fate_(std::move(fate)), started_(std::move(started)), call_(std::move(call)), label_(label(call_)), where_(std::move(where)) {}
+
+  // Without a time, for which a back end of a GPU would hold the host until the call has ended: the stream waits. Its time is in the call's
+  // own options, and in those of the back end.
   void wait() override {
     try {
-      for (const auto& each : started_) each->wait(timeout_);
+      for (const auto& each : started_.works) each->wait();
     } catch (const std::exception& error) {
       fate_->end(first_line(error), /*by_abort=*/false);
       fate_->refuse(label_, where_);
     }
-    started_.clear();
+    if (fate_->ended() && !std::ranges::all_of(started_.works, [](const auto& each) { return each->isSuccess(); }))
+      fate_->refuse(label_, where_);
+    if (started_.finish) started_.finish();
+    started_ = {};
     call_ = {};
   }
   bool done() override {
-    return std::ranges::all_of(started_, [](const auto& each) { return each->isCompleted(); });
+    return std::ranges::all_of(started_.works, [](const auto& each) { return each->isCompleted(); });
   }
 
  private:
   std::shared_ptr<Fate> fate_;
-  Started started_;
+  StartedCalls started_;
   Call call_;  // its tensors stay alive
   std::string label_, where_;
-  std::chrono::milliseconds timeout_;
 };
 
 }  // namespace
@@ -191,18 +221,39 @@ C10dGroup::C10dGroup(std::shared_ptr<Fate> fate, std::string name, std::string k
     : Communicator(std::move(name), rank, size),
       fate_(std::move(fate)),
       keys_(std::move(keys)),
-      backend_(fate_->backend(keys_, rank, size)) {}
-C10dGroup::~C10dGroup() = default;
+      backend_(fate_->backend(this->name(), keys_, rank, size)) {}
+
+// At a good end the back end ends its connections in order; else it lets go of them, since others may have died.
+C10dGroup::~C10dGroup() {
+  try {
+    fate_->ended() || std::uncaught_exceptions() > 0 ? backend_->abort() : backend_->shutdown();
+  } catch (const std::exception& error) {
+    log_warning("the group '{}' does not end in order: {}", name(), first_line(error));
+  }
+}
 
 void C10dGroup::abort(const std::string& reason) { fate_->end(reason, /*by_abort=*/true); }
+
+void C10dGroup::require_well() {
+  fate_->look();
+  if (fate_->ended()) fate_->refuse("what the device has computed", fmt::format("rank {} of '{}'", rank(), name()));
+}
+
+Communicator::Tell C10dGroup::aborter() {
+  return [fate = std::weak_ptr(fate_)](const std::string& reason) {
+    if (const auto there = fate.lock()) there->end(reason, /*by_abort=*/true);
+  };
+}
+
+void C10dGroup::on_failure(Tell tell) { fate_->on_failure(std::move(tell)); }
 
 Work C10dGroup::start(Call call) {
   const std::string where = fmt::format("rank {} of '{}'", rank(), name());
   if (fate_->ended()) fate_->refuse(label(call), where);
-  const std::chrono::milliseconds timeout = time_of(call, fate_->timeout);
   try {
-    Started started = start_call(*backend_, call, rank(), timeout);
-    return Work(std::make_shared<C10dWork<Fate>>(fate_, std::move(started), std::move(call), where, timeout));
+    fate_->started(backend_, label(call));
+    StartedCalls started = start_call(*backend_, call, rank(), time_of(call, fate_->timeout));
+    return Work(std::make_shared<C10dWork<Fate>>(fate_, std::move(started), std::move(call), where));
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

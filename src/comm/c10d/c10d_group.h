@@ -5,6 +5,11 @@
 // that are split off have back ends of their own, whose members meet at their own keys of the store, so the
 // cost of creating a group grows with its members and not with the world.
 //
+// wait() makes the current stream wait, and not the host: no call of the back end is given a time to wait for.
+// A call that does not end in time, or a lost connection, is found by the back end itself, which `Maker` gives
+// its time; this world looks at it ten times a second and when require_well() asks, lets all groups go, and
+// tells whoever has asked (on_failure). The calls of one group are carried out in order (in_order()).
+//
 // The guarantees are weaker than those of ThreadGroup and Gloo here, because c10d compares nothing: if
 // ranks disagree or do not come, the call ends with a timeout that names no rank. Sums are in the order of
 // the back end, and sums of bf16 are rounded as the back end does. A group of one rank is Single.
@@ -32,6 +37,10 @@ class C10dGroup final : public Communicator {
 
   ~C10dGroup() override;
   void abort(const std::string& reason) override;
+  bool in_order() const override { return true; }
+  void require_well() override;
+  Tell aborter() override;
+  void on_failure(Tell tell) override;
   Work start(Call call) override;
   std::vector<std::unique_ptr<Communicator>> start_split(Call call) override;
 

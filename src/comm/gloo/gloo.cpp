@@ -81,6 +81,22 @@ Gloo::~Gloo() = default;
 
 void Gloo::abort(const std::string& reason) { group_->abort(reason); }
 
+void Gloo::require_well() {
+  if (group_->world()->failure()) group_->throw_failure("what has been computed");
+}
+
+Communicator::Tell Gloo::aborter() {
+  return [world = std::weak_ptr(group_->world()), rank = rank(), name = name()](const std::string& reason) {
+    if (const auto there = world.lock()) there->fail(aborted_by(rank, name, reason));
+  };
+}
+
+void Gloo::on_failure(Tell tell) {
+  group_->world()->on_failure([tell = std::move(tell)](const Failure& failure) {
+    tell(failure.fields.found.empty() ? failure.fields.what : fmt::format("{}: {}", failure.fields.what, failure.fields.found));
+  });
+}
+
 Work Gloo::start(Call call) {
   check_on_cpu(call, rank(), name());
   return Work(std::make_shared<GlooWork>(*group_, group_->start(std::move(call))));

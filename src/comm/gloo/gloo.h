@@ -41,6 +41,9 @@ class Gloo final : public Communicator {
   explicit Gloo(std::unique_ptr<GlooGroup> group);
   ~Gloo() override;  // waits for the calls that were started
   void abort(const std::string& reason) override;
+  void require_well() override;
+  Tell aborter() override;
+  void on_failure(Tell tell) override;
   Work start(Call call) override;
   std::vector<std::unique_ptr<Communicator>> start_split(Call call) override;
 

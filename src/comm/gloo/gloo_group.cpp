@@ -63,10 +63,12 @@ GlooGroup::~GlooGroup() {
   }
 }
 
-void GlooGroup::abort(const std::string& reason) {
-  fail({.code = ExitCode::kCommunication, .what = fmt::format("rank {} of '{}' aborted", rank_, name_), .found = reason},
-       /*aborted=*/true);
+Failure aborted_by(int64_t rank, const std::string& group, const std::string& reason) {
+  return {.fields = {.code = ExitCode::kCommunication, .what = fmt::format("rank {} of '{}' aborted", rank, group), .found = reason},
+          .aborted = true};
 }
+
+void GlooGroup::abort(const std::string& reason) { world_->fail(aborted_by(rank_, name_, reason)); }
 
 std::shared_ptr<GlooCall> GlooGroup::start(Call call) {
   auto going = std::make_shared<GlooCall>();

@@ -59,6 +59,8 @@ struct GlooCall {
   bool failed = false;
 };
 
+Failure aborted_by(int64_t rank, const std::string& group, const std::string& reason);
+
 class GlooGroup {
  public:
   // `number`: see GlooWorld::next_group. `world_ranks`: the world ranks of the members, in the order of the

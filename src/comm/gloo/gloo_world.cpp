@@ -137,13 +137,16 @@ Failure GlooWorld::silent_store() const {
 }
 
 void GlooWorld::adopt(Failure failure) {
+  std::vector<std::function<void(const Failure&)>> told;
   {
     const Lock lock(mutex_);
     if (failure_) return;
-    failure_ = std::move(failure);
+    failure_ = failure;
     failed_at_ = now();
+    told.swap(told_);
   }
   changed_.notify_all();
+  for (const auto& tell : told) tell(failure);
   // Or the store has gone with rank 0, which was the failure or learned of it.
   store_.ask([](Wire& wire) { return wire.add("learned", 1); });
 }
@@ -162,6 +165,17 @@ void GlooWorld::fail(Failure failure) {
 std::optional<Failure> GlooWorld::failure() const {
   const Lock lock(mutex_);
   return failure_;
+}
+
+void GlooWorld::on_failure(std::function<void(const Failure&)> tell) {
+  {
+    const Lock lock(mutex_);
+    if (!failure_) {
+      told_.push_back(std::move(tell));
+      return;
+    }
+  }
+  tell(*failure());
 }
 
 // Whoever fails says so in the store before he goes: only he who says nothing has died.

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <list>
 #include <memory>
@@ -63,6 +64,8 @@ class GlooWorld {
 
   void fail(Failure failure);  // makes this world fail, unless it has failed already
   std::optional<Failure> failure() const;
+  // Called once, from any thread, when this process learns of the failure; at once if it knows already.
+  void on_failure(std::function<void(const Failure&)> tell);
 
   // Numbers for new groups: any two groups that share two ranks have different numbers. All members of a
   // group that splits agree on the highest next number among them.
@@ -101,6 +104,7 @@ class GlooWorld {
   std::condition_variable changed_;
   std::list<Waiting> waiting_;
   std::optional<Failure> failure_;
+  std::vector<std::function<void(const Failure&)>> told_;
   Deadline failed_at_ = Deadline::max();
   int64_t next_group_ = 1;
   bool ending_ = false;

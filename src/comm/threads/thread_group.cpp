@@ -39,6 +39,12 @@ ThreadGroup::~ThreadGroup() { group_->leave(rank(), std::uncaught_exceptions() >
 
 void ThreadGroup::abort(const std::string& reason) { group_->abort(rank(), reason); }
 
+Communicator::Tell ThreadGroup::aborter() {
+  return [group = std::weak_ptr(group_), rank = rank()](const std::string& reason) {
+    if (const auto there = group.lock()) there->abort(rank, reason);
+  };
+}
+
 Work ThreadGroup::start(Call call) {
   check_on_cpu(call, rank(), name());
   return Work(std::make_shared<ThreadWork>(group_, group_->start(rank(), std::move(call))));

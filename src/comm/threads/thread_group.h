@@ -34,6 +34,7 @@ class ThreadGroup final : public Communicator {
   ThreadGroup(std::shared_ptr<Rendezvous> group, int64_t rank);
   ~ThreadGroup() override;
   void abort(const std::string& reason) override;
+  Tell aborter() override;
   Work start(Call call) override;
   std::vector<std::unique_ptr<Communicator>> start_split(Call call) override;
 

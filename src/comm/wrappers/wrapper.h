@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -25,6 +26,10 @@ using observe::GroupPlace;
 class Wrapper : public Communicator {
  public:
   void abort(const std::string& reason) override { inner_->abort(reason); }
+  bool in_order() const override { return inner_->in_order(); }
+  void require_well() override { inner_->require_well(); }
+  Tell aborter() override { return inner_->aborter(); }
+  void on_failure(Tell tell) override { inner_->on_failure(std::move(tell)); }
   Work start(Call call) override { return inner_->start(std::move(call)); }
   std::vector<std::unique_ptr<Communicator>> start_split(Call call) final;
 

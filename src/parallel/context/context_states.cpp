@@ -150,23 +150,30 @@ void StatePassing::run_chained(const std::vector<Step>& steps, const std::string
   const auto cut = [&](int64_t slice) { return layout::even_part(keys, slices, slice); };
   std::vector<ComingState> coming(steps.size());
   std::vector<ContextFold> folds(steps.size());
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (!own(steps[i]) || !steps[i].enters || own(steps[i - 1])) continue;
-    for (int64_t slice = 0; slice < slices; ++slice) {
-      coming[i].slices_hkv.push_back(at::empty({kind_.sizes[0], cut(slice).length, kind_.sizes[2]}, kind_.options));
-      coming[i].works.push_back(
-          group_->exchange({comm::receive_from(steps[i - 1].piece->rank, coming[i].slices_hkv.back())}, {.name = name}));
+  // Receives start one slice ahead, and none before the sends of an earlier piece: over a back end that carries calls out in order
+  // (Communicator::in_order), a receive that is started early would hold up the very sends for which the others wait.
+  const auto receive_until = [&](size_t i, int64_t end) {
+    if (i >= steps.size() || !steps[i].enters || own(steps[i - 1])) return;
+    ComingState& state = coming[i];
+    for (auto slice = static_cast<int64_t>(state.works.size()); slice < std::min(end, slices); ++slice) {
+      state.slices_hkv.push_back(at::empty({kind_.sizes[0], cut(slice).length, kind_.sizes[2]}, kind_.options));
+      state.works.push_back(group_->exchange({comm::receive_from(steps[i - 1].piece->rank, state.slices_hkv.back())}, {.name = name}));
     }
-  }
+  };
+  const auto next_own = [&](size_t i) {
+    while (i < steps.size() && !own(steps[i])) ++i;
+    return i;
+  };
+  receive_until(next_own(0), 1);
   for (size_t i = 0; i < steps.size(); ++i) {
     if (own(steps[i]) && steps[i].leaves) folds[i] = fold(*steps[i].piece);
   }
   std::vector<Work> sent;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (!own(steps[i])) continue;
+  for (size_t i = next_own(0); i < steps.size(); i = next_own(i + 1)) {
     const bool through = steps[i].enters && steps[i].piece->one_run();
     for (int64_t slice = 0; slice < slices && steps[i].leaves; ++slice) {
       const auto part = [&](const Tensor& x) { return x.narrow(1, cut(slice).begin, cut(slice).length); };
+      receive_until(i, slice + 2);
       const Tensor entering = through ? coming[i].slice(static_cast<size_t>(slice)) : Tensor();
       const Tensor leaving = composed({part(folds[i].state_hkv), part(folds[i].decay_hk)}, through, entering).contiguous();
       if (own(steps[i + 1])) {
@@ -176,6 +183,8 @@ void StatePassing::run_chained(const std::vector<Step>& steps, const std::string
         sent.push_back(group_->exchange({comm::send_to(steps[i + 1].piece->rank, leaving)}, {.name = name}));
       }
     }
+    receive_until(i, slices);
+    receive_until(next_own(i + 1), 1);
     use(*steps[i].piece, steps[i].enters ? coming[i].whole() : Tensor());
   }
   for (Work& work : sent) work.wait();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "kernels/attention/raw.h"
 #include "kernels/differentiable.h"
@@ -90,44 +91,42 @@ KeysAndValues room_for(const KeysAndValues& like, const RingMember& visitor, Sca
   return {empty_rows(like.k, visitor.tokens(), type), empty_rows(like.v, visitor.tokens(), type)};
 }
 
-// From member to member: what this rank has goes to the next while that of the one before comes.
-class Travel {
+// What goes to other members and what comes from them at one point of the way: one exchange, because over a back end that carries calls out in
+// order (Communicator::in_order) two ranks that both send first would wait for each other.
+class Hop {
  public:
-  Travel(comm::Communicator& group, std::string name) : group_(group), name_(std::move(name)) {}
+  Hop(comm::Communicator& group, const char* name) : group_(group), name_(name) {}
   void send(int64_t to, const KeysAndValues& pair) {
-    sent_.push_back(group_.exchange({comm::send_to(to, pair.k), comm::send_to(to, pair.v)}, {.name = name_}));
+    for (const Tensor& each : {pair.k, pair.v}) transfers_.push_back(comm::send_to(to, each));
   }
-  Work receive(int64_t from, const KeysAndValues& pair) {
-    return group_.exchange({comm::receive_from(from, pair.k), comm::receive_from(from, pair.v)}, {.name = name_});
+  void receive(int64_t from, const KeysAndValues& pair) {
+    for (const Tensor& each : {pair.k, pair.v}) transfers_.push_back(comm::receive_from(from, each));
   }
-  void end() {
-    for (Work& work : sent_) work.wait();
-  }
+  Work start() { return transfers_.empty() ? Work() : group_.exchange(std::move(transfers_), {.name = name_}); }
 
  private:
   comm::Communicator& group_;
-  std::string name_;
-  std::vector<Work> sent_;
+  const char* name_;
+  std::vector<comm::Transfer> transfers_;
 };
 
 // Calls visit(hop, keys and values), this rank's own first, while the next are on their way; undefined where none come in that hop.
 template <class Visit>
 void go_round(const Ring& ring, const Journey& journey, const KeysAndValues& own, const char* name, const Visit& visit) {
-  Travel travel(*ring.group, name);
   KeysAndValues here = own;
   for (int64_t hop = 0; hop < journey.members(); ++hop) {
-    if (journey.goes_on(hop)) travel.send(journey.next_rank(), here);
+    Hop moves(*ring.group, name);
+    if (journey.goes_on(hop)) moves.send(journey.next_rank(), here);
     KeysAndValues next;
-    Work coming;
     if (journey.comes(hop + 1)) {
       next = room_for(own, journey.visitor(hop + 1), own.k.scalar_type());
-      coming = travel.receive(journey.previous_rank(), next);
+      moves.receive(journey.previous_rank(), next);
     }
+    Work moving = moves.start();
     visit(hop, here);
-    coming.wait();
+    moving.wait();
     here = next;
   }
-  travel.end();
 }
 
 // In the type of the values. A layer that is made again (kernels/recomputed.h) finds the result: nothing goes round before its backward pass.
@@ -159,47 +158,49 @@ AttentionResult forward(const Ring& ring, const Tensor& q, const KeysAndValues& 
 std::vector<Tensor> backward(const Ring& ring, const Tensor& q, const KeysAndValues& own, const AttentionOutside& outside, double scale) {
   const Journey journey(ring);
   const ScalarType wide = outside.delta_th.scalar_type();
-  Travel gradients(*ring.group, "gradients of keys and values of the ring");
+  const char* const name = "gradients of keys and values of the ring";
   const Tensor dq = at::zeros(q.sizes(), q.options().dtype(wide).requires_grad(false));
   const auto zeros = [&](const RingMember& member) {
     const KeysAndValues room = room_for(own, member, wide);
     return KeysAndValues{room.k.zero_(), room.v.zero_()};
   };
   KeysAndValues of_own = zeros(journey.own());  // where they do not travel
-  std::vector<std::pair<int64_t, KeysAndValues>> home;
+  Hop home(*ring.group, name);
   KeysAndValues before;  // what the ranks before this one have added
-  Work arrival;
+  Work arrival;          // of these, and of what this rank sent meanwhile
   go_round(ring, journey, own, "keys and values of the ring (backward)", [&](int64_t hop, const KeysAndValues& here) {
-    const KeysAndValues added = std::exchange(before, {});
-    Work added_there = std::move(arrival);
-    // Asked for behind the keys and values of that hop, as they are sent.
+    Hop moves(*ring.group, name);
+    if (journey.comes(hop)) {
+      const KeysAndValues sum = zeros(journey.visitor(hop));
+      for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
+        kernels::attention_backward({rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale},
+                                    {rows_of(outside.d_o_thd, of_q), rows_of(outside.logsumexp_th, of_q), rows_of(outside.delta_th, of_q)},
+                                    {rows_of(dq, of_q), rows_of(sum.k, of_k), rows_of(sum.v, of_k)});
+      });
+      if (hop > 0) {
+        arrival.wait();
+        sum.k.add_(before.k);
+        sum.v.add_(before.v);
+      }
+      if (journey.goes_on(hop)) {
+        moves.send(journey.next_rank(), sum);
+      } else if (hop == 0) {
+        of_own = sum;
+      } else {
+        home.send(journey.visitor(hop).rank, sum);
+      }
+    }
+    arrival.wait();
+    before = {};
     if (journey.comes(hop + 1)) {
       before = room_for(own, journey.visitor(hop + 1), wide);
-      arrival = gradients.receive(journey.previous_rank(), before);
+      moves.receive(journey.previous_rank(), before);
     }
-    if (!journey.comes(hop)) return;
-    const KeysAndValues sum = zeros(journey.visitor(hop));
-    for_each_pair(ring.visible, journey.own(), journey.visitor(hop), [&](const Range& of_q, const Range& of_k, const Visibility& pair) {
-      kernels::attention_backward({rows_of(q, of_q), rows_of(here.k, of_k), rows_of(here.v, of_k), pair, scale},
-                                  {rows_of(outside.d_o_thd, of_q), rows_of(outside.logsumexp_th, of_q), rows_of(outside.delta_th, of_q)},
-                                  {rows_of(dq, of_q), rows_of(sum.k, of_k), rows_of(sum.v, of_k)});
-    });
-    if (hop > 0) {
-      added_there.wait();
-      sum.k.add_(added.k);
-      sum.v.add_(added.v);
-    }
-    if (journey.goes_on(hop)) {
-      gradients.send(journey.next_rank(), sum);
-    } else if (hop == 0) {
-      of_own = sum;
-    } else {
-      home.emplace_back(journey.visitor(hop).rank, sum);
-    }
+    arrival = moves.start();
   });
-  for (const auto& [rank, sum] : home) gradients.send(rank, sum);
-  if (const int64_t hops = journey.hops(ring.own); hops > 0) gradients.receive(journey.at(ring.own + hops).rank, of_own).wait();
-  gradients.end();
+  arrival.wait();
+  if (const int64_t hops = journey.hops(ring.own); hops > 0) home.receive(journey.at(ring.own + hops).rank, of_own);
+  home.start().wait();
   return {dq.to(q.scalar_type()), of_own.k.to(own.k.scalar_type()), of_own.v.to(own.v.scalar_type())};
 }
 

@@ -167,12 +167,15 @@ class Executor {
 
   // ---- transfers
 
-  comm::Communicator& group(const Action& action) const {
-    return action.channel == Channel::kActivations ? ranks_.groups()->over({layout::Axis::kPp}) : ranks_.stage_gradients();
-  }
   comm::CallOptions options(const Action& action, int64_t made_by) const {
     return {.name = fmt::format("{} of micro-batch {} from stage {}",
                                 action.channel == Channel::kActivations ? "hidden states" : "gradient", action.micro_batch, made_by)};
+  }
+
+  comm::Work start(const Action& action, comm::Transfer (*transfer)(int64_t, const Tensor&), const Tensor& tensor,
+                   comm::CallOptions options) const {
+    const Ranks::WayEnd way = ranks_.way(layout::way_of(rank_, action), action.peer);
+    return way.group.exchange({transfer(way.peer, tensor)}, std::move(options));
   }
 
   void start_receive(const Action& action) {
@@ -181,7 +184,7 @@ class Executor {
     Tensor& into = activations ? visit.entering : visit.gradient;
     into = calls_.entering(action.micro_batch);
     under_way_[{action.channel, false, key_of(action)}] =
-        group(action).exchange({comm::receive_from(action.peer, into)}, options(action, stage_of(action) + (activations ? -1 : 1)));
+        start(action, &comm::receive_from, into, options(action, stage_of(action) + (activations ? -1 : 1)));
   }
 
   void start_send(const Action& action) {
@@ -191,7 +194,7 @@ class Executor {
     if (!activations) visit.entering = Tensor();
     if (activations && !schedule_.trains) visit.leaving = Tensor();
     under_way_[{action.channel, true, key_of(action)}] =
-        group(action).exchange({comm::send_to(action.peer, tensor.contiguous())}, options(action, stage_of(action)));
+        start(action, &comm::send_to, tensor.contiguous(), options(action, stage_of(action)));
   }
 
   const layout::Schedule& schedule_;

@@ -12,7 +12,7 @@ std::vector<std::string_view> names_of(ContextMethod) { return {"ring", "all-gat
 std::vector<std::string_view> names_of(LinearContextMethod) { return {"ring", "all-gather", "all-scan"}; }
 std::vector<std::string_view> names_of(PipelineSchedule) { return {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "dualpipe"}; }
 std::vector<std::string_view> names_of(Dispatcher) { return {"all-to-all", "all-gather", "flex"}; }
-std::vector<std::string_view> names_of(Backend) { return {"threads", "gloo", "nccl"}; }
+std::vector<std::string_view> names_of(Backend) { return {"auto", "threads", "gloo", "nccl"}; }
 
 // Sizes are at most 65,536, so products of two fit; larger ones are far beyond any world size, and are
 // refused as such.
@@ -42,7 +42,8 @@ void declare(OptionSet& set, ParallelOptions& parallel) {
   set.add(
          "parallel.backend", parallel.backend,
          "What the ranks are: threads of this process, or processes that `longhaul launch`, torchrun or srun started and that exchange over Gloo "
-         "(gloo) or NCCL (nccl, where it is compiled in). Left out, what was started.")
+         "(gloo) or NCCL (nccl, where it is compiled in: a GPU each). auto: what was started; processes take NCCL where a GPU is visible and "
+         "train.device allows it.")
       .may_change();
   set.add("parallel.ranks", parallel.ranks,
           "Ranks of the run; 0: as many as the sizes below need. Replicas of the model share each step's sequences.")

@@ -42,9 +42,9 @@ struct PipelineOptions {
   bool operator==(const PipelineOptions&) const = default;
 };
 
-// Whether ranks are threads of one process or processes. run/backend.h decides at the start of a run which of
-// these are available.
-enum class Backend { kThreads, kGloo, kNccl };
+// Whether ranks are threads of one process or processes, and over what processes exchange. run/backend.h
+// decides at the start of a run which of these are available, and what kAuto stands for.
+enum class Backend { kAuto, kThreads, kGloo, kNccl };
 std::vector<std::string_view> names_of(Backend);
 
 // How tokens reach the experts of other ranks, and what overlaps with it (docs/design/parallel.md).
@@ -61,7 +61,7 @@ struct ExpertOptions {
 };
 
 struct ParallelOptions {
-  Backend backend = Backend::kThreads;
+  Backend backend = Backend::kAuto;
   int64_t ranks = 0;  // Ranks of the run; 0: as many as one replica needs, or each island.
   // Islands of an outer loop, each with the same number of consecutive ranks; 0: every replica is one.
   int64_t workers = 0;

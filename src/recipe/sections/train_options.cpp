@@ -134,7 +134,11 @@ void declare(OptionSet& set, TrainOptions& train) {
   set.add("train.seed", train.seed, "Seed of the initial weights and of every random stream except the order of the data.").at_least(0);
   set.add("train.dtype", train.dtype, "Working precision; master weights and moments are fp32, or fp64 when this is fp64.")
       .also_called({"precision"});
-  set.add("train.device", train.device, "Where the run computes: auto (a GPU when there is one), cpu, cuda, or cuda:N.").may_change();
+  set.add(
+         "train.device", train.device,
+         "Where the run computes: auto (a GPU where LibTorch has CUDA and one is visible, else the CPU), cpu, cuda, or cuda:N. Of several ranks "
+         "on a machine each takes the GPU of its number there with auto and cuda.")
+      .may_change();
   set.add("train.threads", train.threads, "Compute threads; 0: every core this process may use.")
       .unit("threads")
       .at_least(0)
