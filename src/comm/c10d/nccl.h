@@ -1,6 +1,6 @@
 // NCCL, through c10d's ProcessGroupNCCL, for ranks that are processes with a GPU each. It is compiled in
-// when LibTorch has CUDA and nccl.h is found (cmake/cuda.cmake). It compiles against LibTorch 2.11 and 2.13,
-// and no process has run it on a GPU.
+// when LibTorch has CUDA and nccl.h is found (cmake/cuda.cmake). It compiles against LibTorch 2.11
+// with CUDA 13 and NCCL 2.28.9, and no process has run it on a GPU.
 #pragma once
 
 #include <memory>
