@@ -38,6 +38,11 @@ void say_what_experts_hold(const model::Decoder& decoder) {
 
 }  // namespace
 
+std::filesystem::path folder_to_open(const std::filesystem::path& path) {
+  const storage::LocalFileSystem files;
+  return storage::open_checkpoint(files, path, storage::Depth::kSizes, kWeightRole).folder();
+}
+
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype, at::Device device, const std::string& experts) {
   const storage::LocalFileSystem files;
   const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);

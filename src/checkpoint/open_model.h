@@ -29,6 +29,9 @@ struct OpenModel {
 OpenModel open_model(const std::filesystem::path& path, const std::string& dtype = "", at::Device device = at::kCPU,
                      const std::string& experts = "");
 
+// The folder of the checkpoint that open_model(path) would open now. Only sizes of files are looked at.
+std::filesystem::path folder_to_open(const std::filesystem::path& path);
+
 // Throws kUsage unless the model predicts the next token. Operations that need such a model (writing text
 // on, judging answers) call it; `what` names the operation.
 void require_next_token(const OpenModel& model, const std::string& what);

@@ -12,10 +12,20 @@ std::vector<int64_t> tokens_of_page(std::span<const int64_t> ids, int64_t page) 
   return {own.begin(), own.end()};
 }
 
+// Whole pages of a prompt after which enough is left to be read.
+int64_t pages_before_end(std::span<const int64_t> ids) {
+  return std::max<int64_t>(0, std::ssize(ids) - PrefixCache::kLeast) / PrefixCache::kTokens;
+}
+
+std::vector<int64_t> end_of(std::span<const int64_t> ids, int64_t pages) {
+  const auto rest = ids.subspan(static_cast<size_t>(pages * PrefixCache::kTokens));
+  return {rest.begin(), rest.end()};
+}
+
 }  // namespace
 
 PrefixCache::PrefixCache(model::DecoderState& state, int64_t bytes)
-    : state_(state), bytes_of_one_(2 * state.row_bytes() + state.page_bytes()), most_(bytes_of_one_ > 0 ? bytes / bytes_of_one_ : 0) {}
+    : state_(state), bytes_of_one_(2 * state.row_bytes() + state.page_bytes()), limit_(bytes) {}
 
 PrefixCache::Node* PrefixCache::found(std::span<const int64_t> ids, int64_t pages) {
   Node* node = &root_;
@@ -29,37 +39,73 @@ PrefixCache::Node* PrefixCache::found(std::span<const int64_t> ids, int64_t page
   return node;
 }
 
-int64_t PrefixCache::begin(std::span<const int64_t> ids) {
+PrefixCache::Begun PrefixCache::begin(std::span<const int64_t> ids) {
   LONGHAUL_ASSERT(!ids.empty());
-  const auto tokens = static_cast<int64_t>(ids.size());
-  const Node* const node = found(ids, std::max<int64_t>(0, tokens - kLeast) / kTokens);
+  const int64_t pages = pages_before_end(ids);
+  Node* node = found(ids, pages);
+  Tensor logits_v;
+  const int64_t read = node->row < 0 ? 0 : state_.tokens(node->row);
+  if (read == pages * kTokens) {
+    const auto whole = node->longer.find(end_of(ids, pages));
+    if (whole != node->longer.end() && whole->second->logits_v.defined()) {
+      node = whole->second.get();
+      node->last_used = clock_;
+      logits_v = node->logits_v;
+    }
+  }
   const int64_t row = node->row < 0 ? state_.add() : state_.fork(node->row);
   counts_.prompts += 1;
   counts_.continued += node->row < 0 ? 0 : 1;
-  counts_.tokens += tokens;
+  counts_.tokens += std::ssize(ids);
   counts_.tokens_not_read += state_.tokens(row);
-  return row;
+  return {row, logits_v};
+}
+
+void PrefixCache::add(Node& above, std::span<const int64_t> rest, int64_t row, int64_t bytes) {
+  auto node = std::make_unique<Node>();
+  node->row = state_.fork(row);
+  node->last_used = clock_;
+  node->bytes = bytes;
+  node->above = &above;
+  above.longer.emplace(std::vector<int64_t>(rest.begin(), rest.end()), std::move(node));
+  ++kept_;
+  bytes_ += bytes;
 }
 
 void PrefixCache::keep(std::span<const int64_t> ids, int64_t row) {
-  const auto tokens = static_cast<int64_t>(ids.size());
+  const auto tokens = std::ssize(ids);
   LONGHAUL_ASSERT(tokens > 0 && tokens % kTokens == 0 && state_.tokens(row) == tokens, "{} tokens, of which the sequence has {}", tokens,
                   state_.tokens(row));
   const int64_t pages = tokens / kTokens;
   Node* const above = found(ids, pages);
   const int64_t has = above->row < 0 ? 0 : state_.tokens(above->row);
-  if (has != tokens - kTokens || !make_room(*above)) return;  // it is there, or the shorter one had no room
-  auto node = std::make_unique<Node>();
-  node->row = state_.fork(row);
-  node->last_used = clock_;
-  node->above = above;
-  above->longer.emplace(tokens_of_page(ids, pages - 1), std::move(node));
-  ++kept_;
+  if (has != tokens - kTokens || !make_room(bytes_of_one_, above)) return;  // it is there, or the shorter one had no room
+  add(*above, ids.subspan(static_cast<size_t>(tokens - kTokens)), row, bytes_of_one_);
+}
+
+void PrefixCache::keep_prompt(std::span<const int64_t> ids, int64_t row, const Tensor& logits_v) {
+  LONGHAUL_ASSERT(state_.tokens(row) == std::ssize(ids), "{} tokens, of which the sequence has {}", ids.size(), state_.tokens(row));
+  const int64_t pages = pages_before_end(ids);
+  Node* const above = found(ids, pages);
+  if ((above->row < 0 ? 0 : state_.tokens(above->row)) != pages * kTokens) return;
+  const auto logit_bytes = static_cast<int64_t>(logits_v.nbytes());
+  const auto there = above->longer.find(end_of(ids, pages));
+  if (there == above->longer.end()) {
+    // The end of a prompt may need two pages, of which the last is not whole.
+    const int64_t bytes = bytes_of_one_ + state_.page_bytes() + logit_bytes;
+    if (!make_room(bytes, above)) return;
+    add(*above, ids.subspan(static_cast<size_t>(pages * kTokens)), row, bytes);
+    above->longer.find(end_of(ids, pages))->second->logits_v = logits_v.clone();
+  } else if (!there->second->logits_v.defined()) {  // a prompt that ends with a page, which was kept as a prefix
+    there->second->logits_v = logits_v.clone();
+    there->second->bytes += logit_bytes;
+    bytes_ += logit_bytes;
+  }
 }
 
 // Without the end `but`, which is about to get a longer one.
-PrefixCache::Node* PrefixCache::least_used_end(Node& node, const Node& but) {
-  if (node.longer.empty()) return &node == &but || node.row < 0 ? nullptr : &node;
+PrefixCache::Node* PrefixCache::least_used_end(Node& node, const Node* but) {
+  if (node.longer.empty()) return &node == but || node.row < 0 ? nullptr : &node;
   Node* least = nullptr;
   for (const auto& [tokens, longer] : node.longer) {
     Node* const end = least_used_end(*longer, but);
@@ -68,15 +114,28 @@ PrefixCache::Node* PrefixCache::least_used_end(Node& node, const Node& but) {
   return least;
 }
 
-bool PrefixCache::make_room(const Node& but) {
-  if (kept_ < most_) return true;
-  Node* const end = most_ > 0 ? least_used_end(root_, but) : nullptr;
-  if (end == nullptr) return false;
-  state_.drop(end->row);
+void PrefixCache::drop(Node& end) {
+  state_.drop(end.row);
   --kept_;
+  bytes_ -= end.bytes;
   ++counts_.dropped;
-  std::erase_if(end->above->longer, [&](const auto& entry) { return entry.second.get() == end; });
+  std::erase_if(end.above->longer, [&](const auto& entry) { return entry.second.get() == &end; });
+}
+
+bool PrefixCache::make_room(int64_t bytes, const Node* but) {
+  if (bytes_of_one_ == 0 || bytes > limit_) return false;
+  while (bytes_ + bytes > limit_) {
+    Node* const end = least_used_end(root_, but);
+    if (end == nullptr) return false;
+    drop(*end);
+  }
   return true;
+}
+
+bool PrefixCache::drop_least_used() {
+  Node* const end = least_used_end(root_, nullptr);
+  if (end != nullptr) drop(*end);
+  return end != nullptr;
 }
 
 }  // namespace longhaul::generate

@@ -1,6 +1,6 @@
 #include "generate/route_recorder.h"
 
-#include "generate/generate.h"
+#include "generate/engine.h"
 
 namespace longhaul::generate {
 

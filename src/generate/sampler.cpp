@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -44,6 +45,16 @@ struct Weights {
     each.resize(logits.size());
     sums.resize((logits.size() + kernels::kDrawBlock - 1) / kernels::kDrawBlock);
     kernels::draw_weights(logits.data(), static_cast<int64_t>(logits.size()), largest, temperature, each.data(), sums.data());
+  }
+  // The largest weight is 1.
+  void leave_out_below(float least) {
+    for (size_t b = 0; b < sums.size(); ++b) {
+      sums[b] = 0;
+      for (size_t i = b * kernels::kDrawBlock; i < std::min(each.size(), (b + 1) * kernels::kDrawBlock); ++i) {
+        if (each[i] < least) each[i] = 0;
+        sums[b] += static_cast<double>(each[i]);
+      }
+    }
   }
   // The first token with which the sum of the weights, in the order of ids, is above share times all of it.
   int64_t first_above(double share) const {
@@ -138,6 +149,7 @@ class Ranking {
 void check(const SamplerSettings& settings) {
   if (!(settings.temperature >= 0) || std::isinf(settings.temperature)) refuse("temperature", "0 or more", settings.temperature);
   if (settings.top_k < 0) refuse("top_k", "0 (all) or more", static_cast<double>(settings.top_k));
+  if (!(settings.min_p >= 0 && settings.min_p <= 1)) refuse("min_p", "0 to 1", settings.min_p);
   if (!(settings.top_p > 0 && settings.top_p <= 1)) refuse("top_p", "above 0, at most 1", settings.top_p);
 }
 
@@ -148,6 +160,7 @@ int64_t next_token(std::span<const float> logits, const SamplerSettings& setting
 
   thread_local Weights weights;
   weights.make(logits, largest, settings.temperature);
+  if (settings.min_p > 0) weights.leave_out_below(static_cast<float>(settings.min_p));
   const double share = RandomStream(settings.seed, "generate").uniform(index);
   const bool all = settings.top_k == 0 || settings.top_k >= static_cast<int64_t>(logits.size());
   if (all && settings.top_p == 1) return weights.first_above(share);
@@ -161,11 +174,58 @@ int64_t next_token(std::span<const float> logits, const SamplerSettings& setting
   return ranking.first_with([&](double sum) { return sum > target; }).id;
 }
 
+namespace {
+
+double largest_of(std::span<const double> logits) {
+  double largest = -std::numeric_limits<double>::infinity();
+  for (const double logit : logits) largest = logit > largest || std::isnan(logit) ? logit : largest;
+  return largest;
+}
+
+// The log probabilities of a row of logits.
+template <class Logit>
+class LogSoftmax {
+ public:
+  LogSoftmax(std::span<const Logit> logits, double temperature)
+      : logits_(logits), largest_(largest_of(logits)), scale_(temperature == 0 ? 1 : temperature) {
+    double sum = 0;
+    for (const Logit logit : logits) sum += std::exp((static_cast<double>(logit) - largest_) / scale_);
+    log_sum_ = std::log(sum);
+  }
+  double of(int64_t id) const { return (static_cast<double>(logits_[static_cast<size_t>(id)]) - largest_) / scale_ - log_sum_; }
+
+  std::vector<TokenProbability> likeliest(int64_t count) const {
+    std::vector<int64_t> ids(logits_.size());
+    std::iota(ids.begin(), ids.end(), int64_t{0});
+    const auto end = ids.begin() + static_cast<std::ptrdiff_t>(std::clamp<int64_t>(count, 0, std::ssize(logits_)));
+    std::partial_sort(ids.begin(), end, ids.end(), [&](int64_t a, int64_t b) {
+      const Logit of_a = logits_[static_cast<size_t>(a)], of_b = logits_[static_cast<size_t>(b)];
+      return of_a > of_b || (of_a == of_b && a < b);
+    });
+    std::vector<TokenProbability> found;
+    for (auto id = ids.begin(); id != end; ++id) found.push_back({*id, of(*id)});
+    return found;
+  }
+
+ private:
+  std::span<const Logit> logits_;
+  double largest_, scale_, log_sum_;
+};
+
+}  // namespace
+
 double log_probability(std::span<const float> logits, int64_t id, double temperature) {
-  const double largest = largest_of(logits), scale = temperature == 0 ? 1 : temperature;
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp((static_cast<double>(logit) - largest) / scale);
-  return (static_cast<double>(logits[static_cast<size_t>(id)]) - largest) / scale - std::log(sum);
+  return LogSoftmax<float>(logits, temperature).of(id);
+}
+double log_probability(std::span<const double> logits, int64_t id, double temperature) {
+  return LogSoftmax<double>(logits, temperature).of(id);
+}
+
+std::vector<TokenProbability> likeliest_tokens(std::span<const float> logits, int64_t count, double temperature) {
+  return LogSoftmax<float>(logits, temperature).likeliest(count);
+}
+std::vector<TokenProbability> likeliest_tokens(std::span<const double> logits, int64_t count, double temperature) {
+  return LogSoftmax<double>(logits, temperature).likeliest(count);
 }
 
 }  // namespace longhaul::generate

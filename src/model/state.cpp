@@ -68,6 +68,18 @@ void MixerState::copy(int64_t from, int64_t to) {
   if (keys_values_) keys_values_->copy(from, to);
 }
 
+MixerState::Saved MixerState::save(int64_t row) const {
+  Saved saved;
+  for (const auto& [name, tensor] : tensors_) saved.tensors[name] = tensor[row].clone();
+  if (keys_values_) saved.keys_values = keys_values_->save(row);
+  return saved;
+}
+
+void MixerState::restore(int64_t row, const Saved& saved) {
+  for (const auto& [name, tensor] : tensors_) tensor[row].copy_(saved.tensors.at(name));
+  if (keys_values_) keys_values_->restore(row, saved.keys_values);
+}
+
 int64_t MixerState::row_bytes() const {
   int64_t sum = 0;
   for (const auto& [name, tensor] : tensors_) {
@@ -99,17 +111,59 @@ kernels::ToeplitzStates toeplitz_of(const MixerRows* state) {
 
 int64_t DecoderState::add() {
   const at::NoGradGuard no_gradient;
-  if (free_.empty()) {
-    const auto had = static_cast<int64_t>(tokens_.size()), rows = std::max<int64_t>(1, 2 * had);
-    for (MixerState& layer : layers_) layer.grow(rows);
-    tokens_.resize(static_cast<size_t>(rows), -1);
-    for (int64_t row = rows; row-- > had;) free_.push_back(row);
-  }
+  if (free_.empty()) reserve(std::max<int64_t>(1, 2 * static_cast<int64_t>(tokens_.size())));
   const int64_t row = free_.back();
   free_.pop_back();
   tokens_[static_cast<size_t>(row)] = 0;
   for (MixerState& layer : layers_) layer.clear(row);
   return row;
+}
+
+void DecoderState::reserve(int64_t rows) {
+  const at::NoGradGuard no_gradient;
+  const auto had = static_cast<int64_t>(tokens_.size());
+  if (rows <= had) return;
+  for (MixerState& layer : layers_) layer.grow(rows);
+  tokens_.resize(static_cast<size_t>(rows), -1);
+  for (int64_t row = rows; row-- > had;) free_.push_back(row);
+}
+
+DecoderState::Saved DecoderState::save(int64_t row) const {
+  const at::NoGradGuard no_gradient;
+  Saved saved{.tokens = tokens(row), .layers = {}};
+  for (const MixerState& layer : layers_) saved.layers.push_back(layer.save(row));
+  return saved;
+}
+
+int64_t DecoderState::restore(const Saved& saved) {
+  const at::NoGradGuard no_gradient;
+  LONGHAUL_ASSERT(saved.layers.size() == layers_.size());
+  const int64_t row = add();
+  for (size_t l = 0; l < layers_.size(); ++l) layers_[l].restore(row, saved.layers[l]);
+  tokens_[static_cast<size_t>(row)] = saved.tokens;
+  return row;
+}
+
+int64_t DecoderState::page_bytes_to_append(int64_t row, int64_t tokens) const {
+  int64_t sum = 0;
+  for (const MixerState& layer : layers_) {
+    if (layer.pages() != nullptr) sum += layer.pages()->pages_to_append(row, tokens) * layer.pages()->pool().page_bytes();
+  }
+  return sum;
+}
+
+int64_t DecoderState::page_bytes_in_use() const {
+  int64_t sum = 0;
+  for (const MixerState& layer : layers_) {
+    if (layer.pages() != nullptr) sum += layer.pages()->pool().in_use() * layer.pages()->pool().page_bytes();
+  }
+  return sum;
+}
+
+void DecoderState::release_free_pages() {
+  for (MixerState& layer : layers_) {
+    if (layer.pages() != nullptr) layer.keys_values().release_free_pages();
+  }
 }
 
 int64_t DecoderState::fork(int64_t row) {

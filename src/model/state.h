@@ -43,6 +43,14 @@ class MixerState {
   void copy(int64_t from, int64_t to);
   int64_t row_bytes() const;  // of one sequence, without pages
 
+  // Of one row, as copies.
+  struct Saved {
+    std::map<std::string, Tensor, std::less<>> tensors;
+    kernels::KeyValueCache::Saved keys_values;
+  };
+  Saved save(int64_t row) const;
+  void restore(int64_t row, const Saved& saved);
+
  private:
   std::map<std::string, Tensor, std::less<>> tensors_;
   std::optional<kernels::KeyValueCache> keys_values_;
@@ -75,6 +83,21 @@ class DecoderState {
   void drop(int64_t row);
   int64_t tokens(int64_t row) const;  // seen so far: the position of the next one
   int64_t sequences() const { return static_cast<int64_t>(tokens_.size() - free_.size()); }
+
+  // A sequence as copies of what it holds, with which another row can go on as if it were the same.
+  struct Saved {
+    int64_t tokens = 0;
+    std::vector<MixerState::Saved> layers;
+  };
+  Saved save(int64_t row) const;
+  int64_t restore(const Saved& saved);  // → its row
+
+  // Makes room for so many rows at once, so that add() and fork() need no other memory than pages until they are used up.
+  void reserve(int64_t rows);
+  // Bytes of the pages that a pass with so many more tokens of the row takes.
+  int64_t page_bytes_to_append(int64_t row, int64_t tokens) const;
+  int64_t page_bytes_in_use() const;
+  void release_free_pages();  // gives their memory back
 
   std::vector<MixerState>& layers() { return layers_; }
   const std::vector<MixerState>& layers() const { return layers_; }

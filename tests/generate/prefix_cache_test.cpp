@@ -49,7 +49,7 @@ TEST(KeptBeginnings, WhatWasNotUsedForLongestMakesRoom) {
     state.drop(row);
   };
   const auto found = [&](uint64_t seed) {
-    const int64_t row = cache.begin(ids_of(seed)), tokens = state.tokens(row);
+    const int64_t row = cache.begin(ids_of(seed)).row, tokens = state.tokens(row);
     state.drop(row);
     return tokens;
   };

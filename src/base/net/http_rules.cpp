@@ -9,6 +9,7 @@
 
 #include "base/machine/machine.h"
 #include "base/net/secret.h"
+#include "base/text/base64.h"
 
 namespace longhaul {
 namespace {
@@ -27,17 +28,6 @@ std::string host_of(std::string header) {
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
-}
-
-std::string base64(const std::string& text) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < text.size(); i += 3) {
-    const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
-    const unsigned bits = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
-    for (size_t digit = 0; digit < 4; ++digit) out += digit > text.size() - i ? '=' : kDigits[bits >> (18 - 6 * digit) & 63];
-  }
-  return out;
 }
 
 const char* reason_of(int status) {
@@ -64,6 +54,8 @@ const char* reason_of(int status) {
       return "Misdirected Request";
     case 422:
       return "Unprocessable Content";
+    case 429:
+      return "Too Many Requests";
     case 503:
       return "Service Unavailable";
     default:
@@ -96,20 +88,28 @@ HttpReply http_refusal(int status, std::string text) {
   return {.status = status, .type = "text/plain; charset=utf-8", .body = std::move(text) + "\n"};
 }
 
-std::string http_bytes(const HttpReply& reply, bool with_body) {
+static std::string head_of(const HttpReply& reply, const std::string& length_name, const std::string& length) {
   std::map<std::string, std::string> headers = {{"Cache-Control", "no-store"},
                                                 {"Connection", "close"},
-                                                {"Content-Length", std::to_string(reply.body.size())},
                                                 {"Content-Security-Policy", "default-src 'none'"},
                                                 {"Content-Type", reply.type},
                                                 {"Referrer-Policy", "no-referrer"},
                                                 {"X-Content-Type-Options", "nosniff"},
                                                 {"X-Frame-Options", "DENY"}};
+  if (!length_name.empty()) headers[length_name] = length;
   for (const auto& [name, value] : reply.headers) headers[name] = value;
   std::string bytes = fmt::format("HTTP/1.1 {} {}\r\n", reply.status, reason_of(reply.status));
   for (const auto& [name, value] : headers) bytes += fmt::format("{}: {}\r\n", name, one_line(value));
-  bytes += "\r\n";
-  return with_body ? bytes + reply.body : bytes;
+  return bytes + "\r\n";
+}
+
+std::string http_bytes(const HttpReply& reply, bool with_body) {
+  const std::string head = head_of(reply, "Content-Length", std::to_string(reply.body.size()));
+  return with_body ? head + reply.body : head;
+}
+
+std::string http_stream_head(const HttpReply& reply, bool in_chunks) {
+  return head_of(reply, in_chunks ? "Transfer-Encoding" : "", "chunked");
 }
 
 bool HttpRules::knows(const std::string& header) const {

@@ -22,5 +22,7 @@ struct HttpRules {
 HttpReply http_refusal(int status, std::string text);
 // As they are sent, with the headers that every reply has.
 std::string http_bytes(const HttpReply& reply, bool with_body);
+// The head of an answer whose length is not known yet.
+std::string http_stream_head(const HttpReply& reply, bool in_chunks);
 
 }  // namespace longhaul

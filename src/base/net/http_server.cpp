@@ -31,9 +31,10 @@ namespace {
 
 // The lowest rate at which a body must arrive and a reply be taken; below it the connection is closed.
 constexpr double kSlowest_bytes_per_s = 64 << 10;
-constexpr double kFarewell_s = 1;         // time to receive the last bytes before the connection is closed
-constexpr int kAcceptedAtOnce = 64;       // before other events are handled
-constexpr double kNoDescriptors_s = 0.2;  // pause where the process has no descriptor left
+constexpr size_t kMostUntaken_bytes = 8 << 20;  // of an answer that comes piece by piece; beyond it the client is too slow
+constexpr double kFarewell_s = 1;               // time to receive the last bytes before the connection is closed
+constexpr int kAcceptedAtOnce = 64;             // before other events are handled
+constexpr double kNoDescriptors_s = 0.2;        // pause where the process has no descriptor left
 
 struct Connection {
   enum class Stage { kReading, kWaiting /* for an answer */, kSending, kFarewell };
@@ -47,17 +48,22 @@ struct Connection {
   std::string bytes;  // to be sent
   size_t sent = 0;
   bool with_body = true, said_all = false;
-  uint64_t deadline = 0;  // the timer that closes it
+  bool more_follows = false, in_chunks = false;  // of an answer that comes piece by piece
+  uint64_t deadline = 0;                         // the timer that closes it
 };
 
 }  // namespace
 
 // All connections belong to the thread of `loop_`; answers are made in other threads and come back through
-// `made_`.
+// `outbox_`.
 struct HttpServer::State {
  public:
-  State(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
-      : rules_{std::move(options)}, answer_(std::move(answer)), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  State(HttpServerOptions options, LateAnswer answer, bool answers_late)
+      : rules_{std::move(options)},
+        answer_(std::move(answer)),
+        answers_late_(answers_late),
+        wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        outbox_(std::make_shared<HttpOutbox>([this] { wake(); })) {
     LONGHAUL_ASSERT(wake_ >= 0, "no eventfd");
     LONGHAUL_ASSERT(rules_.options.threads > 0 && rules_.options.longest_body <= rules_.options.most_held / 4, "unusable options");
     listen();
@@ -77,6 +83,7 @@ struct HttpServer::State {
     wake();
     thread_.reset();
     for (auto& worker : workers_) worker.reset();
+    outbox_->close();
     ::close(wake_);
   }
 
@@ -90,11 +97,6 @@ struct HttpServer::State {
   }
 
  private:
-  struct Made {
-    uint64_t connection;
-    size_t worker;
-    HttpReply reply;
-  };
   using Stage = Connection::Stage;
   using Connections = std::map<uint64_t, Connection>;
 
@@ -145,6 +147,7 @@ struct HttpServer::State {
     loop_.cancel(found->second.deadline);
     loop_.forget(found->second.socket.descriptor());
     connections_.erase(found);
+    outbox_->forget(number, true);
     tell_when_all_are_answered();
   }
 
@@ -178,7 +181,8 @@ struct HttpServer::State {
       case Stage::kReading:
         return read(number, connection);
       case Stage::kSending:
-        return ready.writes ? send(number, connection) : drop(number);
+        if (ready.writes) return send(number, connection);
+        return connection.more_follows ? pass_over(number, connection) : drop(number);
       case Stage::kWaiting:
         return pass_over(number, connection);
       case Stage::kFarewell:
@@ -192,7 +196,7 @@ struct HttpServer::State {
   void pass_over(uint64_t number, Connection& connection) {
     std::string ignored;
     if (connection.socket.read(ignored) != Socket::Result::kEnd) return;
-    if (connection.said_all) return drop(number);
+    if (connection.said_all || answers_late_) return drop(number);
     connection.said_all = true;
     loop_.change(connection.socket.descriptor(), {});
   }
@@ -218,7 +222,7 @@ struct HttpServer::State {
     connection.with_body = head.method != "HEAD";
     loop_.cancel(connection.deadline);
     if (const auto refused = rules_.refused(head)) {
-      reply(number, *refused);
+      reply(number, in_form(*refused));
       return false;
     }
     if (connection.reader.stage() == HttpRequestReader::Stage::kWhole) return true;
@@ -251,44 +255,86 @@ struct HttpServer::State {
                           .accept = head.header("accept"),
                           .body = reader.take_body()};
       busy_[at] = true;
+      outbox_->expect(number);
       workers_[at]->post([this, number, at, request = std::move(request)] {
-        Made made{number, at, answered(request)};
-        {
-          const std::lock_guard hold(mutex_);
-          made_.push_back(std::move(made));
-        }
-        wake();
+        answer(request, number);
+        outbox_->put({HttpOutbox::Piece::Kind::kWorkerIsFree, at});
       });
     }
   }
 
-  HttpReply answered(const HttpRequest& request) const {
+  // An answer that the function throws away unanswered is a 500.
+  void answer(const HttpRequest& request, uint64_t number) const {
+    auto answer = std::make_shared<HttpResponder>(outbox_, number);
     try {
-      return answer_(request);
+      answer_(request, std::move(answer));
     } catch (const std::exception& error) {
       log_error("a request for {} could not be answered: {}", printable(request.path), error.what());
-      return http_refusal(500, "This could not be answered; the server's log says why.");
     }
   }
+
+  HttpReply in_form(const HttpReply& refusal) const { return rules_.options.refusal_form ? rules_.options.refusal_form(refusal) : refusal; }
 
   void take_made() {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = ::read(wake_, &count, sizeof(count));
-    std::vector<Made> made;
     bool ending = false, finishing = false;
     {
       const std::lock_guard hold(mutex_);
-      made.swap(made_);
       ending = ending_;
       finishing = finishing_;
     }
     if (ending) return loop_.stop();
     if (finishing && listening_) stop_listening();
-    for (Made& each : made) {
-      busy_[each.worker] = false;
-      if (connections_.contains(each.connection)) reply(each.connection, each.reply);
+    for (const HttpOutbox::Piece& piece : outbox_->take()) {
+      if (piece.kind == HttpOutbox::Piece::Kind::kWorkerIsFree) {
+        busy_[piece.connection] = false;
+      } else if (connections_.contains(piece.connection)) {
+        give(piece);
+      }
     }
     start_answers();
+  }
+
+  void give(const HttpOutbox::Piece& piece) {
+    using Kind = HttpOutbox::Piece::Kind;
+    const uint64_t number = piece.connection;
+    Connection& connection = connections_.at(number);
+    switch (piece.kind) {
+      case Kind::kWhole:
+        outbox_->forget(number, false);
+        return reply(number, piece.reply.status < 500 ? piece.reply : in_form(piece.reply));
+      case Kind::kBegin:
+        connection.more_follows = connection.with_body;
+        connection.in_chunks = connection.reader.head().version == "HTTP/1.1";
+        connection.stage = Stage::kSending;
+        return send_more(number, connection, http_stream_head(piece.reply, connection.in_chunks), piece.reply.body);
+      case Kind::kMore:
+        return send_more(number, connection, "", piece.reply.body);
+      case Kind::kEnd:
+        outbox_->forget(number, false);
+        connection.more_follows = false;
+        return send_more(number, connection, connection.in_chunks && connection.with_body ? "0\r\n\r\n" : "", "");
+      case Kind::kBreak:
+      case Kind::kWorkerIsFree:
+        return drop(number);
+    }
+  }
+
+  // Adds bytes, and a piece of the body, to what a connection is to be sent.
+  void send_more(uint64_t number, Connection& connection, const std::string& bytes, const std::string& body) {
+    const bool has_waited = connection.sent < connection.bytes.size();
+    connection.bytes.erase(0, connection.sent);
+    connection.sent = 0;
+    connection.bytes += bytes;
+    if (!body.empty() && connection.with_body)
+      connection.bytes += connection.in_chunks ? fmt::format("{:x}\r\n{}\r\n", body.size(), body) : body;
+    if (connection.bytes.size() > kMostUntaken_bytes) return drop(number);
+    make_room(0, 0);
+    if (!connections_.contains(number)) return;
+    if (!has_waited) connection.deadline = loop_.after(rules_.options.patience_s, [this, number] { drop(number); });
+    loop_.change(connection.socket.descriptor(), {.writes = true});
+    send(number, connection);
   }
 
   // Connections over which nothing has come are closed, and no others are taken.
@@ -332,6 +378,10 @@ struct HttpServer::State {
     if (connection.socket.write(rest, written) == Socket::Result::kEnd) return drop(number);
     connection.sent += written;
     if (connection.sent < connection.bytes.size()) return;
+    if (connection.more_follows) {
+      loop_.cancel(connection.deadline);
+      return loop_.change(connection.socket.descriptor(), {.reads = true});
+    }
     // If it were closed at once, unread bytes of the request would discard the reply (RST).
     ::shutdown(connection.socket.descriptor(), SHUT_WR);
     connection.stage = Stage::kFarewell;
@@ -342,7 +392,8 @@ struct HttpServer::State {
   }
 
   HttpRules rules_;
-  std::function<HttpReply(const HttpRequest&)> answer_;
+  LateAnswer answer_;
+  bool answers_late_;
   EventLoop loop_;
   Socket listening_;
   Connections connections_;
@@ -350,8 +401,8 @@ struct HttpServer::State {
   std::deque<uint64_t> waiting_;  // whole requests that no thread has begun
   std::vector<bool> busy_;        // of workers_
   int wake_;
-  std::mutex mutex_;  // protects the next four members
-  std::vector<Made> made_;
+  std::shared_ptr<HttpOutbox> outbox_;
+  std::mutex mutex_;  // protects the next three members
   bool ending_ = false, finishing_ = false, all_answered_ = false;
   std::condition_variable finished_;
   std::vector<std::unique_ptr<Worker>> workers_;
@@ -359,7 +410,15 @@ struct HttpServer::State {
 };
 
 HttpServer::HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer)
-    : state_(std::make_unique<State>(std::move(options), std::move(answer))) {}
+    : state_(std::make_unique<State>(
+          std::move(options),
+          [answer = std::move(answer)](const HttpRequest& request, const std::shared_ptr<HttpResponder>& given) {
+            given->reply(answer(request));
+          },
+          false)) {}
+
+HttpServer::HttpServer(HttpServerOptions options, LateAnswer answer)
+    : state_(std::make_unique<State>(std::move(options), std::move(answer), true)) {}
 
 HttpServer::~HttpServer() = default;
 

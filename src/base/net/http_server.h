@@ -9,7 +9,8 @@
 // the connection, a body must come and a reply be taken at 64 KiB/s or faster, and where there are most_connections, or most_held bytes are held, those go
 // first that have not asked yet, of the address that has the most. Each connection is for one request.
 //
-// The function is called from the server's own threads; what it throws is answered with 500 and logged. The destructor ends the server at once;
+// The function is called from the server's own threads; what it throws is answered with 500 and logged. A function that answers later, or piece by
+// piece, takes an HttpResponder instead (http_responder.h). The destructor ends the server at once;
 // finish() lets it answer first what it was asked.
 #pragma once
 
@@ -21,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/net/http_responder.h"
+
 namespace longhaul {
 
 struct HttpRequest {
@@ -29,14 +32,6 @@ struct HttpRequest {
   std::multimap<std::string, std::string> query;  // decoded
   std::string accept;                             // the header
   std::string body = {};                          // of a POST
-};
-
-struct HttpReply {
-  int status = 200;
-  std::string type = "text/html; charset=utf-8";
-  std::string body = {};
-  // In addition to those of every answer; a name set here replaces the server's own value.
-  std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
 struct HttpServerOptions {
@@ -50,12 +45,18 @@ struct HttpServerOptions {
   size_t most_held = size_t{512} << 20;  // bytes of bodies that wait, and of replies that have not been taken yet; each may be a quarter
   size_t threads = 4;                    // that make answers; other requests wait
   std::string port_option = "--serve";   // of the command line, for errors
+  // Gives the server's own refusals (401, 404, 413 …) the form that its clients read; empty: plain text.
+  std::function<HttpReply(const HttpReply&)> refusal_form = {};
 };
 
 class HttpServer {
  public:
   // kCommunication: it cannot listen there.
   HttpServer(HttpServerOptions options, std::function<HttpReply(const HttpRequest&)> answer);
+  // The function may return before the answer is given, which then keeps no thread waiting. A client that ends its side
+  // of the connection meanwhile has left.
+  using LateAnswer = std::function<void(const HttpRequest&, std::shared_ptr<HttpResponder>)>;
+  HttpServer(HttpServerOptions options, LateAnswer answer);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -1,9 +1,11 @@
-// `longhaul bench train | decode | checkpoint`: whole models on this machine.
+// `longhaul bench train | decode | serve | checkpoint`: whole models on this machine.
+#include <algorithm>
 #include <memory>
 
 #include "base/terminal.h"
 #include "bench/models/checkpoint.h"
 #include "bench/models/decode.h"
+#include "bench/models/serve.h"
 #include "bench/models/train.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -81,6 +83,39 @@ void add_bench_decode(Command& group) {
   });
 }
 
+void add_bench_serve(Command& group) {
+  struct Options {
+    bench::ServeRequest request;
+    std::string device = "auto";
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command serve = group.add("serve", "a server that many clients ask at once, beside one that one client asks",
+                            {{"sixteen clients", "bench serve"},
+                             {"long prompts, few tokens", "bench serve --prompt 2000 --tokens 8 --clients 4"},
+                             {"for a script", "bench serve --clients 16 --json"}});
+  serve.option("--preset", options->request.preset, "model: see presets/").default_shown();
+  serve.option("--clients", options->request.clients, "that ask at once").at_least(1).at_most(256).default_shown();
+  serve.option("--prompt", options->request.prompt, "bytes of each prompt, a token each").at_least(1).default_shown();
+  serve.option("--tokens", options->request.tokens, "new tokens of each text").at_least(1).default_shown();
+  serve.option("--dtype", options->request.dtype, "bf16, fp32 or fp64").one_of({"bf16", "fp32", "fp64"}).default_shown();
+  serve.option("--runs", options->request.runs, "runs that are timed, of each way").at_least(1).default_shown();
+  serve.option("--device", options->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  serve.option("--seed", options->request.seed, "of weights, prompts and draws").default_shown();
+  serve.json_flag(options->json, "print one JSON object");
+  serve.on_run([options] {
+    options->request.alone = std::min(options->request.alone, options->request.clients);
+    options->request.device = device_named(options->device, "--device");
+    const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
+    const bench::Result result = bench::bench_serve(options->request);
+    if (options->json)
+      print_json(bench::to_json(result, peak));
+    else
+      print(bench::table_of({result}, peak, colours_wanted(stdout)));
+    return result.correct() ? ExitCode::kDone : ExitCode::kCheckFailed;
+  });
+}
+
 void add_bench_checkpoint(Command& group) {
   struct Options {
     bench::CheckpointRequest request;
@@ -112,6 +147,7 @@ void add_bench_checkpoint(Command& group) {
 void add_bench_models(Command& group) {
   add_bench_train(group);
   add_bench_decode(group);
+  add_bench_serve(group);
   add_bench_checkpoint(group);
 }
 

@@ -1,14 +1,16 @@
-// `longhaul sample CKPT --prompt TEXT | --prompts FILE --tokens N --count K --seed S [--json] [--routes FILE]`
+// `longhaul sample CKPT --prompt TEXT | --prompts FILE --tokens N --count K --seed S [--logprobs N] [--json] [--routes FILE]`
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/text/text.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/models/model_tokenizer.h"
@@ -30,6 +32,7 @@ struct SampleArguments {
   std::string checkpoint, prompt, prompts, routes, tokenizer, dtype, experts, device = "auto";
   generate::GenerateSettings settings;
   int64_t prefix_cache = 256;  // MiB
+  int64_t logprobs = -1;       // of so many tokens; -1: none
   bool json = false;
 };
 
@@ -95,6 +98,13 @@ void print_each(const std::vector<Text>& texts, const SampleArguments& arguments
   }
 }
 
+std::string text_of(int64_t id, const data::Tokenizer& tokenizer) {
+  const auto narrow = static_cast<int32_t>(id);
+  return tokenizer.decode(std::span(&narrow, 1));
+}
+
+std::string shown_token(int64_t id, const data::Tokenizer& tokenizer) { return "'" + printable(text_of(id, tokenizer)) + "'"; }
+
 void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleArguments& arguments) {
   if (arguments.prompts.empty()) return;
   if (!arguments.routes.empty()) {
@@ -113,19 +123,45 @@ void say_what_was_not_read(const generate::PrefixCache& prefixes, const SampleAr
       bytes_text(prefixes.bytes()), bytes_text(arguments.prefix_cache << 20));
 }
 
-void print_as_json(const Text& text, uint64_t seed, double tokens_per_second, const checkpoint::OpenModel& model) {
-  print_json({{"prompt", text.prompt},
-              {"text", text.continuation.text() + text.continuation.rest()},
-              {"prompt_ids", text.read},
-              {"ids", text.generation.ids},
-              {"log_probabilities", text.generation.log_probabilities},
-              {"finish", generate::name_of(text.generation.finish)},
-              {"step", model.step},
-              {"checkpoint", model.folder.string()},
-              {"seed", seed},
-              {"prompt_tokens", text.generation.prefill_tokens},
-              {"continued_tokens", text.generation.continued_tokens},
-              {"tokens_per_second", tokens_per_second}});
+nlohmann::ordered_json as_json(const std::vector<std::vector<generate::TokenProbability>>& top, const data::Tokenizer& tokenizer) {
+  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
+  for (const auto& of_token : top) {
+    tokens.push_back(nlohmann::ordered_json::array());
+    for (const auto& [id, log_probability] : of_token)
+      tokens.back().push_back({{"id", id}, {"text", text_of(id, tokenizer)}, {"log_probability", log_probability}});
+  }
+  return tokens;
+}
+
+// A line for each token: its own log probability, then the likeliest tokens in its place.
+void print_log_probabilities(const generate::Generation& generation, const data::Tokenizer& tokenizer) {
+  for (size_t t = 0; t < generation.ids.size(); ++t) {
+    const auto of = [&](int64_t id, double log_probability) {
+      return fmt::format("{:8.3f} {}", log_probability, shown_token(id, tokenizer));
+    };
+    print(of(generation.ids[t], generation.log_probabilities[t]));
+    for (size_t k = 0; !generation.top.empty() && k < generation.top[t].size(); ++k)
+      print((k == 0 ? "   of: " : "  ") + of(generation.top[t][k].id, generation.top[t][k].log_probability));
+    print("\n");
+  }
+}
+
+void print_as_json(const Text& text, uint64_t seed, double tokens_per_second, const checkpoint::OpenModel& model,
+                   const data::Tokenizer& tokenizer) {
+  nlohmann::ordered_json json = {{"prompt", text.prompt},
+                                 {"text", text.continuation.text() + text.continuation.rest()},
+                                 {"prompt_ids", text.read},
+                                 {"ids", text.generation.ids},
+                                 {"log_probabilities", text.generation.log_probabilities},
+                                 {"finish", generate::name_of(text.generation.finish)},
+                                 {"step", model.step},
+                                 {"checkpoint", model.folder.string()},
+                                 {"seed", seed},
+                                 {"prompt_tokens", text.generation.prefill_tokens},
+                                 {"continued_tokens", text.generation.continued_tokens},
+                                 {"tokens_per_second", tokens_per_second}};
+  if (!text.generation.top.empty()) json["top_log_probabilities"] = as_json(text.generation.top, tokenizer);
+  print_json(json);
 }
 
 // Groups of prompts, as many as are written together; what is kept of their beginnings goes from one to the next.
@@ -159,7 +195,8 @@ ExitCode run(const SampleArguments& arguments) {
   const auto tokenizer = tokenizer_for(model, arguments.tokenizer);
   generate::GenerateSettings settings = arguments.settings;
   settings.records_routes = !arguments.routes.empty();
-  settings.log_probabilities = arguments.json;
+  settings.log_probabilities = arguments.json || arguments.logprobs >= 0;
+  settings.top_log_probabilities = std::max<int64_t>(0, arguments.logprobs);
   settings.vocabulary = tokenizer.vocabulary();
   settings.never = wide(tokenizer.without_token());
   settings.stop_ids = wide(tokenizer.stop_ids());
@@ -191,7 +228,8 @@ ExitCode run(const SampleArguments& arguments) {
                   texts.size() == 1 ? "the text" : fmt::format("text {}", i + 1), generation.ids.size(), settings.tokens, limit.tokens,
                   limit.option);
     }
-    if (arguments.json) print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model);
+    if (arguments.json) print_as_json(texts[i], settings.seed + i, static_cast<double>(tokens) / seconds, model, tokenizer);
+    if (arguments.logprobs >= 0 && !arguments.json) print_log_probabilities(generation, tokenizer);
   }
   say_what_was_not_read(generator.prefixes(), arguments);
   if (settings.records_routes) {
@@ -239,6 +277,11 @@ void add_sample(Command& program) {
       .above(0)
       .at_most(1)
       .default_shown();
+  sample
+      .option("--logprobs", arguments->logprobs,
+              "write the log probability of each token under the temperature, and of so many of the likeliest in its place")
+      .at_least(0)
+      .at_most(1000);
   sample.option("--seed", arguments->settings.seed, "of the draws; text i of several (from 0) has those of --seed + i").default_shown();
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
   sample.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");

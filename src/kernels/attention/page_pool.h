@@ -35,19 +35,22 @@ class PagePool {
   }  // [heads, kTokens, value]; rows may be a key apart
 
   int64_t in_use() const { return static_cast<int64_t>(pages_.size() - free_.size()); }
+  void release_free();         // gives the memory of free pages back; they get new memory when they are taken
   int64_t page_bytes() const;  // of one
-  int64_t bytes() const;       // of all pages, free ones too
+  int64_t bytes() const;       // of all pages, free ones too that were not released
 
  private:
   struct Page {
     Tensor keys, values;
     int64_t users = 0;
   };
+  Page made() const;
   int64_t& user(int64_t page);
 
   PageSizes sizes_;
   std::vector<Page> pages_;
   std::vector<int64_t> free_;
+  int64_t released_ = 0;  // free pages without memory
 };
 
 }  // namespace longhaul::kernels

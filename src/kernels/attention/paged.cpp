@@ -141,6 +141,39 @@ void KeyValueCache::forget(std::span<const int64_t> rows, int64_t window) {
   }
 }
 
+int64_t KeyValueCache::pages_to_append(int64_t sequence, int64_t tokens) const {
+  constexpr int64_t kTokens = PagePool::kTokens;
+  const Sequence& grown = of(sequence);
+  const int64_t at = grown.tokens % kTokens;
+  const int64_t fresh = (at + tokens + kTokens - 1) / kTokens - (at > 0 ? 1 : 0);
+  return fresh + (at > 0 && tokens > 0 && pool_.shared(grown.pages.back()) ? 1 : 0);
+}
+
+KeyValueCache::Saved KeyValueCache::save(int64_t sequence) const {
+  const Sequence& from = of(sequence);
+  Saved saved{.tokens = from.tokens, .forgotten = from.forgotten};
+  for (size_t i = 0; i < from.pages.size(); ++i) {
+    const int64_t first = from.forgotten + static_cast<int64_t>(i) * PagePool::kTokens;
+    const int64_t count = std::min(PagePool::kTokens, from.tokens - first);
+    saved.keys.push_back(pool_.keys(from.pages[i]).narrow(1, 0, count).clone(at::MemoryFormat::Contiguous));
+    if (!pool_.sizes().values_in_keys)
+      saved.values.push_back(pool_.values(from.pages[i]).narrow(1, 0, count).clone(at::MemoryFormat::Contiguous));
+  }
+  return saved;
+}
+
+void KeyValueCache::restore(int64_t sequence, const Saved& saved) {
+  clear(sequence);
+  Sequence& to = sequences_.at(static_cast<size_t>(sequence));
+  for (size_t i = 0; i < saved.keys.size(); ++i) {
+    const int64_t page = to.pages.emplace_back(pool_.take());
+    pool_.keys(page).narrow(1, 0, saved.keys[i].size(1)).copy_(saved.keys[i]);
+    if (!pool_.sizes().values_in_keys) pool_.values(page).narrow(1, 0, saved.values[i].size(1)).copy_(saved.values[i]);
+  }
+  to.tokens = saved.tokens;
+  to.forgotten = saved.forgotten;
+}
+
 static Tensor gathered_tokens(const std::vector<int64_t>& pages, int64_t tokens, const auto& tensor_of) {
   if (pages.empty()) return {};
   std::vector<Tensor> all;

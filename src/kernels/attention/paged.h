@@ -38,6 +38,18 @@ class KeyValueCache {
   // Later tokens of these sequences see `window` keys, their own among them: pages that none of them sees are given back. 0: they see all.
   void forget(std::span<const int64_t> rows, int64_t window);
 
+  // Pages that appending so many tokens takes, the copy of a shared last page included.
+  int64_t pages_to_append(int64_t sequence, int64_t tokens) const;
+
+  // A sequence as copies of its pages, each cut to the tokens that are there.
+  struct Saved {
+    int64_t tokens = 0, forgotten = 0;
+    std::vector<Tensor> keys, values;  // values are undefined where they are channels of keys
+  };
+  Saved save(int64_t sequence) const;
+  void restore(int64_t sequence, const Saved& saved);  // an empty sequence becomes the saved one
+  void release_free_pages() { pool_.release_free(); }
+
   // Copies of all tokens of a sequence that were not forgotten, for the implementations that know no pages.
   Tensor keys_shd(int64_t sequence) const;
   Tensor values_shd(int64_t sequence) const;

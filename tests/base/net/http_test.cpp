@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <future>
+#include <mutex>
 #include <vector>
 
 #include "base/clock.h"
@@ -385,6 +386,81 @@ TEST(Http, WaitsNoLongerThanAsked) {
               HasSubstr("an answer within 0.3 seconds"));
   EXPECT_LT(watch.seconds(), 5);
   run_process({"true"});  // the listener's descriptor ends with the process
+}
+
+std::string reply_of(Socket& socket, const std::string& version = "1.1") {
+  write_all(socket, "ET / HTTP/" + version + "\r\nHost: localhost\r\n\r\n");
+  return read_to_the_end(socket);
+}
+
+TEST_F(HttpServing, AnswersComePieceByPiece) {
+  const HttpServer server({}, [](const HttpRequest&, const std::shared_ptr<HttpResponder>& responder) {
+    responder->begin({.type = "text/plain", .body = "first,"});
+    responder->add(std::string(70'000, 'x'));
+    responder->add("last");
+    responder->end();
+  });
+  const std::string body = "first," + std::string(70'000, 'x') + "last";
+  EXPECT_EQ(http_get(http_address(server.url()), "/", 10).body, body);
+  Socket newer = connected_to(server), older = connected_to(server);
+  const std::string in_chunks = reply_of(newer), plain = reply_of(older, "1.0");
+  EXPECT_THAT(in_chunks,
+              AllOf(HasSubstr("Transfer-Encoding: chunked\r\n"), HasSubstr("\r\n\r\n6\r\nfirst,\r\n"), Not(HasSubstr("Content-Length"))));
+  EXPECT_TRUE(in_chunks.ends_with("4\r\nlast\r\n0\r\n\r\n"));
+  EXPECT_TRUE(plain.ends_with("\r\n\r\n" + body)) << plain.substr(0, 300);
+}
+
+// Eight answers wait without an end, which is twice as many as there are threads.
+TEST_F(HttpServing, LateAnswersKeepNoThreadWaiting) {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<HttpResponder>> late;
+  const HttpServer server({.threads = 4}, [&](const HttpRequest& request, const std::shared_ptr<HttpResponder>& responder) {
+    if (request.path == "/now") return responder->reply({.body = "now"});
+    const std::lock_guard hold(mutex);
+    late.push_back(responder);
+  });
+  std::vector<Socket> waiting;
+  for (int i = 0; i < 8; ++i) {
+    waiting.push_back(connected_to(server));
+    write_all(waiting.back(), "ET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  }
+  const auto count = [&] {
+    const std::lock_guard hold(mutex);
+    return late.size();
+  };
+  while (count() < 8) pause_briefly();
+  EXPECT_EQ(http_get(http_address(server.url()), "/now", 10).body, "now");
+  late[5]->reply({.body = "five"});
+  std::promise<void> has_left;
+  late[6]->on_gone([&] { has_left.set_value(); });
+  EXPECT_FALSE(late[6]->gone());
+  int answered = 0;
+  for (Socket& socket : waiting) socket = {};  // all leave, of whom one was answered
+  has_left.get_future().wait();
+  while (!late[7]->gone()) pause_briefly();
+  late[7]->on_gone([&] { ++answered; });
+  EXPECT_EQ(answered, 1) << "who has left is told of at once";
+}
+
+TEST_F(HttpServing, WhatIsNeverAnsweredIsAFailure) {
+  const HttpServer server({}, [](const HttpRequest& request, const std::shared_ptr<HttpResponder>& responder) {
+    if (request.path == "/half") responder->begin({.body = "half"});
+  });
+  EXPECT_EQ(http_get(http_address(server.url()), "/", 10).status, 500);
+  EXPECT_THAT(http_error([&] { http_get(http_address(server.url()), "/half", 10); }), Not(HasSubstr("no error"))) << "its end is missing";
+}
+
+TEST_F(HttpServing, RefusalsHaveTheFormOfTheServer) {
+  HttpServerOptions options{.token = "s3cret"};
+  options.refusal_form = [](const HttpReply& refusal) {
+    HttpReply reply = refusal;
+    reply.body = "formed";
+    return reply;
+  };
+  const HttpServer server(options, echo);
+  const HttpAnswer answer = http_get(http_address(server.url()), "/", 10);
+  EXPECT_EQ(answer.status, 401);
+  EXPECT_EQ(answer.body, "formed");
 }
 
 }  // namespace

@@ -1,0 +1,11 @@
+// Base64 with "+" and "/", padded (RFC 4648 §4).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace longhaul {
+
+std::string base64(std::string_view bytes);
+
+}  // namespace longhaul

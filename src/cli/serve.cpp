@@ -1,0 +1,155 @@
+// `longhaul serve CKPT… [--host H] [--port P] [--token-file F] [--max-batch N] [--memory BYTES]`
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/process/signals.h"
+#include "base/progress.h"
+#include "base/terminal.h"
+#include "base/version.h"
+#include "checkpoint/open_model.h"
+#include "cli/command.h"
+#include "cli/models/model_tokenizer.h"
+#include "cli/output.h"
+#include "cli/secret_file.h"
+#include "run/memory.h"
+#include "serve/server.h"
+#include "tensor/device.h"
+
+namespace longhaul::cli {
+namespace {
+
+constexpr size_t kLongestBody = size_t{32} << 20;
+constexpr size_t kRequestThreads = 8;
+constexpr int64_t kTokensOfPrompts = 512;  // beside the texts that are written: what makes a pass long
+constexpr int64_t kShareOfPrefixes = 4;    // a quarter of the memory
+
+struct ServeArguments {
+  std::vector<std::string> checkpoints, names;
+  std::string host = "127.0.0.1", token_file, tokenizer, dtype, experts, device = "auto";
+  int64_t port = 8000, max_batch = 16, memory = 0, queue = 256, max_tokens = 4096;
+  double timeout = 600, drain = 60, follow = 0;
+};
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+void check(const ServeArguments& arguments) {
+  if (is_loopback(arguments.host) || !arguments.token_file.empty()) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "other machines could use this server without being asked who they are",
+               .expected = "--token-file FILE with a --host that is not this machine alone",
+               .found = "--host " + arguments.host,
+               .where = "command line",
+               .hint = "head -c 24 /dev/urandom | base64 > token; chmod 600 token; --token-file token"});
+}
+
+// "NAME=PATH", or a path, whose last folder that is not of checkpoints is the name.
+serve::ModelShelf::Entry entry_of(const std::string& text) {
+  const size_t sign = text.find('=');
+  if (sign != std::string::npos && sign > 0 && text.find('/') > sign) return {text.substr(0, sign), text.substr(sign + 1)};
+  std::filesystem::path path = std::filesystem::absolute(text).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  std::filesystem::path named = path;
+  while (named.filename() == "checkpoints" || named.filename().string().starts_with("step-") || named.filename() == "manifest.json")
+    named = named.parent_path();
+  return {named.filename().string(), text};
+}
+
+serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArguments& arguments, at::Device device) {
+  serve::LoadedModel loaded{
+      .model = checkpoint::open_model(entry.path, arguments.dtype, device, arguments.experts), .text = {}, .engine = {}};
+  checkpoint::require_next_token(loaded.model, "serve");
+  const auto models = static_cast<int64_t>(arguments.checkpoints.size());
+  const int64_t bytes = arguments.memory > 0 ? arguments.memory / models : run::available_bytes(device) / 2 / models;
+  loaded.engine =
+      std::make_unique<generate::Engine>(*loaded.model.decoder, generate::EngineOptions{.sequences = arguments.max_batch,
+                                                                                        .prompt_tokens = kTokensOfPrompts,
+                                                                                        .prompts_tokens = kTokensOfPrompts,
+                                                                                        .bytes = bytes,
+                                                                                        .prefix_bytes = bytes / kShareOfPrefixes,
+                                                                                        .keeps_prompts = true});
+  auto text = std::make_shared<serve::ModelText>(
+      serve::ModelText{.tokenizer = tokenizer_for(loaded.model, arguments.tokenizer),
+                       .chat = {},
+                       .limit_of_tokens = loaded.engine->limit_of_tokens(),
+                       .step = loaded.model.step,
+                       .fingerprint = fmt::format("longhaul-{}-step-{}", build_version().version, loaded.model.step)});
+  loaded.text = text;
+  log_info("{}: step {} of {}; {} of memory for states, keys and values of {} texts at once", entry.name, loaded.model.step,
+           loaded.model.folder.string(), bytes_text(bytes), arguments.max_batch);
+  return loaded;
+}
+
+// A run that goes on saves checkpoints beside the one that is served.
+bool has_newer(const serve::ModelShelf::Entry& entry, const serve::LoadedModel& loaded) {
+  return checkpoint::folder_to_open(entry.path) != loaded.model.folder;
+}
+
+ExitCode run(const ServeArguments& arguments) {
+  check(arguments);
+  const at::Device device = device_named(arguments.device, "--device");
+  const DeviceScope scope(device);
+  std::vector<serve::ModelShelf::Entry> entries;
+  for (const std::string& checkpoint : arguments.checkpoints) entries.push_back(entry_of(checkpoint));
+  serve::ServeOptions options{.http = {.host = arguments.host,
+                                       .port = static_cast<uint16_t>(arguments.port),
+                                       .names = arguments.names,
+                                       .token = token_in(arguments.token_file),
+                                       .longest_body = kLongestBody,
+                                       .threads = kRequestThreads,
+                                       .port_option = "--port"},
+                              .most_waiting = arguments.queue,
+                              .default_tokens = arguments.max_tokens,
+                              .longest_request_s = arguments.timeout,
+                              .drain_s = arguments.drain};
+  if (arguments.follow > 0) {
+    options.has_newer = has_newer;
+    options.follow_s = arguments.follow;
+  }
+  serve::Server server(std::move(options), entries, [&](const serve::ModelShelf::Entry& entry) { return open(entry, arguments, device); });
+  say(stdout, fmt::format("{0}v1   health: {0}health   metrics: {0}metrics   Ctrl-C ends it\n", server.url()));
+  server.run();
+  say(stdout, "ended: every request that had begun was answered\n");
+  return ExitCode::kDone;
+}
+
+}  // namespace
+
+void add_serve(Command& program) {
+  auto arguments = std::make_shared<ServeArguments>();
+  Command serve = program.add("serve", "trained models behind OpenAI's HTTP interface (docs/guides/serve.md)",
+                              {{"for this machine", "serve runs/first-run"},
+                               {"two models by name, at another port", "serve small=runs/first-run large=runs/big --port 9000"},
+                               {"for a network, for whoever knows a token", "serve runs/first-run --host 0.0.0.0 --token-file ~/token"}});
+  serve
+      .option("CKPT", arguments->checkpoints,
+              "checkpoints or run folders (their newest), or NAME=PATH; each is opened when it is first asked for")
+      .required();
+  serve.option("--host", arguments->host, "address to listen at; another one than this machine's own needs --token-file").default_shown();
+  serve.option("--port", arguments->port, "to listen at; 0: any that is free").at_least(0).at_most(65535).default_shown();
+  serve.option("--name", arguments->names, "another name by which the server may be called (a proxy's); repeat for more").one_each();
+  serve.option("--token-file", arguments->token_file, "file with a token that clients must send as their API key");
+  serve.option("--max-batch", arguments->max_batch, "texts that are written at once").at_least(1).at_most(4096).default_shown();
+  serve
+      .option("--memory", arguments->memory,
+              "bytes for states, keys and values, prefixes among them (default: half of what is free when a model is opened)")
+      .at_least(1 << 20);
+  serve.option("--queue", arguments->queue, "requests that may wait; others are refused (429)").at_least(1).default_shown();
+  serve.option("--max-tokens", arguments->max_tokens, "tokens of a text whose request does not say how many").at_least(1).default_shown();
+  serve.option("--timeout", arguments->timeout, "seconds after which a request is ended").above(0).default_shown();
+  serve.option("--drain", arguments->drain, "seconds for what has begun, after a signal to end").at_least(0).default_shown();
+  serve.option("--follow", arguments->follow, "look for a newer checkpoint of each run every so many seconds, and serve it; 0: never")
+      .at_least(0)
+      .default_shown();
+  serve.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
+  serve.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
+  serve
+      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
+      .one_of({"int8"});
+  serve.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  serve.on_run([arguments] {
+    install_signal_handlers(false);
+    return run(*arguments);
+  });
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,421 @@
+#include "generate/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "base/text/text.h"
+#include "base/threads/parallel.h"
+#include "generate/engine_parts.h"
+#include "recipe/mixers.h"
+
+namespace longhaul::generate {
+namespace {
+
+Tensor on_host(const Tensor& logits) { return (logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat)).cpu().contiguous(); }
+
+}  // namespace
+
+Engine::Engine(model::Decoder& decoder, const EngineOptions& options)
+    : decoder_(decoder), options_(options), state_(decoder.make_state()), prefixes_(state_, options.prefix_bytes) {
+  LONGHAUL_ASSERT(options.prompt_tokens >= PrefixCache::kTokens && options.prompt_tokens % PrefixCache::kTokens == 0);
+  if (options.bytes == 0) return;
+  LONGHAUL_ASSERT(options.sequences > 0, "a limit of bytes needs one of sequences");
+  const int64_t rows = options.sequences + prefixes_.most(), least = rows * state_.row_bytes() + 2 * state_.page_bytes();
+  if (least > options.bytes) {
+    throw Error(
+        {.code = ExitCode::kOutOfMemory,
+         .what = "the states of the sequences do not fit into their memory",
+         .expected = fmt::format("at least {} for {} and {}", bytes_text(least), counted(options.sequences, "sequence"),
+                                 counted(prefixes_.most(), "kept prefix", "kept prefixes")),
+         .found = bytes_text(options.bytes),
+         .hint = fmt::format("give more memory, or have fewer sequences at once: a state takes {}", bytes_text(state_.row_bytes()))});
+  }
+  state_.reserve(rows);
+}
+
+Engine::~Engine() = default;
+
+int64_t Engine::page_bytes_of(int64_t tokens) const {
+  return (tokens + PrefixCache::kTokens - 1) / PrefixCache::kTokens * state_.page_bytes();
+}
+
+int64_t Engine::page_limit() const { return options_.bytes - (options_.sequences + prefixes_.most()) * state_.row_bytes(); }
+
+int64_t Engine::limit_of_tokens() const {
+  const int64_t positions = recipe::sequence_limit(decoder_.config()).tokens, page = state_.page_bytes();
+  if (options_.bytes == 0 || page == 0) return positions;
+  return std::min(positions, (page_limit() / page - 1) * PrefixCache::kTokens);  // a page for the copy of a shared one
+}
+
+int64_t Engine::submit(Request request) {
+  check(request.settings);
+  LONGHAUL_ASSERT(request.settings.tokens > 0, "a request without tokens");
+  require_readable(request.prompt, decoder_.config(), request.where);
+  require_ids(request, decoder_.config().vocabulary);
+  require_possible(request, options_.sequences, limit_of_tokens());
+  const bool idle = waiting_.empty() && reading_.empty() && writing_.empty() && parked_.empty();
+  if (idle) records_routes_ = request.settings.records_routes;
+  LONGHAUL_ASSERT(records_routes_ == request.settings.records_routes, "routes are recorded of all requests or of none");
+  LONGHAUL_ASSERT(!records_routes_ || (!prefixes_.keeps() && options_.bytes == 0),
+                  "nobody knows where beginnings that are not read again went");
+  auto job = std::make_shared<Job>();
+  job->number = ++last_number_;
+  job->request = std::move(request);
+  waiting_.push_back(job);
+  return job->number;
+}
+
+// Bytes of pages that prompts which have begun, or are about to, will still take.
+int64_t Engine::promised_bytes() const {
+  int64_t sum = 0;
+  for (const JobPointer& job : reading_) {
+    const int64_t read = job->row >= 0 ? state_.tokens(job->row) : 0;
+    sum += page_bytes_of(job->tokens() - read) + job->count() * state_.page_bytes();
+  }
+  return sum;
+}
+
+// Whether so many bytes of pages are free; kept prefixes are dropped for them.
+bool Engine::fits(int64_t page_bytes) {
+  if (options_.bytes == 0) return true;
+  while (state_.page_bytes_in_use() + promised_bytes() + page_bytes > page_limit()) {
+    if (!prefixes_.drop_least_used()) return false;
+  }
+  return true;
+}
+
+void Engine::resume() {
+  while (!parked_.empty()) {
+    const SequencePointer sequence = parked_.front();
+    const bool idle = writing_.empty() && reading_.empty();
+    // Everybody who writes may need a page next, and so does the one that comes back.
+    const int64_t pages = std::ssize(writing_) + 1;
+    if (!fits(page_bytes_of(sequence->parked->tokens) + pages * state_.page_bytes()) && !idle) return;
+    sequence->row = state_.restore(sequence->parked->get());
+    sequence->parked.reset();
+    parked_.pop_front();
+    writing_.push_back(sequence);
+  }
+}
+
+void Engine::admit() {
+  int64_t active = std::ssize(writing_);
+  for (const JobPointer& job : reading_) active += job->count();
+  while (!waiting_.empty() && parked_.empty()) {
+    const JobPointer job = waiting_.front();
+    if (options_.sequences > 0 && active + job->count() > options_.sequences) return;
+    if (!fits(page_bytes_of(job->tokens()) + job->count() * state_.page_bytes()) && active > 0) return;
+    waiting_.pop_front();
+    reading_.push_back(job);
+    active += job->count();
+  }
+}
+
+// The next part of a prompt; of one that has not begun, after what the prefix cache has of it.
+Engine::Part Engine::begin_part(const JobPointer& job) {
+  if (job->row < 0) {
+    if (prefixes_.keeps()) {
+      const PrefixCache::Begun begun = prefixes_.begin(job->request.prompt);
+      job->row = begun.row;
+      job->logits_v = begun.logits_v;
+    } else {
+      job->row = state_.add();
+    }
+    job->continued = state_.tokens(job->row);
+  }
+  const int64_t unread = job->tokens() - state_.tokens(job->row), most = most_of_part();
+  return {job, unread < most + PrefixCache::kLeast ? unread : most};
+}
+
+int64_t Engine::most_of_part() const { return prefixes_.keeps() ? PrefixCache::kTokens : options_.prompt_tokens; }
+
+// Prompts are read in the order in which they came.
+std::vector<Engine::Part> Engine::next_parts() {
+  std::vector<Part> parts;
+  int64_t left = options_.prompts_tokens > 0 ? options_.prompts_tokens : std::numeric_limits<int64_t>::max();
+  for (const JobPointer& job : reading_) {
+    // One that has not begun looks into the prefix cache when its first part is read, and not before: what is read until
+    // then may be a prefix of it.
+    const int64_t unread = job->tokens() - (job->row >= 0 ? state_.tokens(job->row) : 0);
+    if (!parts.empty() && std::min(unread, most_of_part() + PrefixCache::kLeast - 1) > left) break;
+    parts.push_back(begin_part(job));
+    left -= parts.back().tokens;
+  }
+  return parts;
+}
+
+void Engine::drop_prompt(Job& job) {
+  if (job.row >= 0) {
+    if (records_routes_ && state_.tokens(job.row) > 0) recorder_.take(job.row);
+    state_.drop(job.row);
+  }
+  job.row = -1;
+  job.logits_v = Tensor();
+}
+
+void Engine::make_room(std::vector<Part>& parts) {
+  if (options_.bytes == 0) return;
+  const auto wanted = [&] {
+    int64_t sum = 0;
+    for (const SequencePointer& sequence : writing_) sum += state_.page_bytes_to_append(sequence->row, 1);
+    for (const Part& part : parts) sum += state_.page_bytes_to_append(part.job->row, part.tokens);
+    return sum;
+  };
+  while (state_.page_bytes_in_use() + wanted() > page_limit()) {
+    if (prefixes_.drop_least_used() || give_way(parts)) continue;
+    LONGHAUL_ASSERT(false, "the oldest request takes more than {}", bytes_text(page_limit()));
+  }
+  if (state_.bytes() + wanted() > options_.bytes) state_.release_free_pages();
+}
+
+// The youngest request loses its pages. false: there is only one.
+bool Engine::give_way(std::vector<Part>& parts) {
+  const auto younger = [](const SequencePointer& a, const SequencePointer& b) {
+    return std::pair(a->job->number, a->index) < std::pair(b->job->number, b->index);
+  };
+  const auto last = std::ranges::max_element(writing_, younger);
+  const auto begun = std::ranges::find_if(reading_.rbegin(), reading_.rend(), [](const JobPointer& job) { return job->row >= 0; });
+  const bool reads = begun != reading_.rend();
+  if (std::ssize(writing_) + std::ranges::count_if(reading_, [](const JobPointer& job) { return job->row >= 0; }) < 2) return false;
+  if (reads && (last == writing_.end() || (*begun)->number > (*last)->job->number)) {
+    const JobPointer job = *begun;
+    drop_prompt(*job);
+    std::erase_if(parts, [&](const Part& part) { return part.job == job; });
+    // With those after it, which have not begun.
+    while (reading_.back() != job) {
+      waiting_.push_front(reading_.back());
+      reading_.pop_back();
+    }
+    reading_.pop_back();
+    waiting_.push_front(job);
+    return true;
+  }
+  const SequencePointer sequence = *last;
+  park(*sequence);
+  writing_.erase(last);
+  parked_.push_front(sequence);  // those that were parked before are younger
+  return true;
+}
+
+void Engine::park(Sequence& sequence) {
+  if (parking_ == nullptr) {
+    const auto folder = options_.folder.empty() ? std::filesystem::temp_directory_path() : options_.folder;
+    parking_ = std::make_unique<kernels::FileOffload>(folder, 0, std::vector<Tensor>());
+  }
+  sequence.parked.emplace(state_.save(sequence.row), *parking_);
+  state_.drop(sequence.row);
+  sequence.row = -1;
+  ++counts_.parkings;
+}
+
+bool Engine::step() {
+  resume();
+  admit();
+  std::vector<Part> parts = next_parts();
+  if (parts.empty() && writing_.empty()) {
+    if (options_.bytes > 0) state_.release_free_pages();
+    return false;
+  }
+  make_room(parts);
+  run_pass(parts);
+  draw();
+  return true;
+}
+
+void Engine::run_pass(const std::vector<Part>& parts) {
+  std::vector<Continuation> next;
+  for (const SequencePointer& sequence : writing_) next.push_back({sequence->row, {sequence->next}});
+  const size_t writing = next.size();
+  for (const Part& part : parts) {
+    if (part.tokens == 0) continue;
+    const auto begin = part.job->request.prompt.begin() + state_.tokens(part.job->row);
+    next.push_back({part.job->row, {begin, begin + part.tokens}});
+    counts_.read_tokens += part.tokens;
+  }
+  Tensor logits;
+  if (!next.empty()) {
+    logits = on_host(advance(decoder_, next, state_, records_routes_ ? &recorder_ : nullptr));
+    ++counts_.passes;
+  }
+  for (size_t i = 0; i < writing; ++i) writing_[i]->logits_v = logits[static_cast<int64_t>(i)];
+  auto row = static_cast<int64_t>(writing);
+  for (const Part& part : parts) after_part(part, part.tokens == 0 ? part.job->logits_v : logits[row++]);
+}
+
+void Engine::after_part(const Part& part, const Tensor& logits_v) {
+  Job& job = *part.job;
+  const std::span<const int64_t> prompt = job.request.prompt;
+  const int64_t read = state_.tokens(job.row);
+  if (prefixes_.keeps() && part.tokens > 0) {
+    if (read % PrefixCache::kTokens == 0) prefixes_.keep(prompt.first(static_cast<size_t>(read)), job.row);
+    if (options_.keeps_prompts && read == job.tokens()) prefixes_.keep_prompt(prompt, job.row, logits_v);
+  }
+  if (read == job.tokens()) begin_writing(part.job, logits_v);
+}
+
+void Engine::begin_writing(const JobPointer& job, const Tensor& logits_v) {
+  for (int64_t i = 0; i < job->count(); ++i) {
+    auto sequence = std::make_shared<Sequence>(job, i);
+    sequence->row = job->row;
+    if (i > 0) {
+      sequence->row = state_.fork(job->row);
+      if (records_routes_) recorder_.fork(job->row, sequence->row);
+    }
+    sequence->logits_v = logits_v;
+    sequence->generation.prefill_tokens = job->tokens();
+    sequence->generation.continued_tokens = job->continued;
+    writing_.push_back(sequence);
+  }
+  job->row = -1;
+  std::erase(reading_, job);
+}
+
+void Engine::draw_one(Sequence& sequence) const {
+  const GenerateSettings& settings = sequence.job->request.settings;
+  const auto drawn = std::ssize(sequence.generation.ids);
+  const int64_t vocabulary = sequence.logits_v.numel();
+  const auto drawable = static_cast<size_t>(settings.vocabulary > 0 ? std::min(settings.vocabulary, vocabulary) : vocabulary);
+  const bool changes = sequence.history.changes(settings, drawn);
+  const auto changed_row = [&]<class Logit>(std::vector<Logit>& own) -> std::span<const Logit> {
+    const std::span<const Logit> row(sequence.logits_v.const_data_ptr<Logit>(), drawable);
+    if (!changes) return row;
+    own.assign(row.begin(), row.end());
+    sequence.history.change(std::span<Logit>(own), settings, drawn);
+    return own;
+  };
+  const auto measure = [&](const auto& row) {
+    if (!settings.wants_log_probabilities()) return;
+    sequence.log_probability = log_probability(row, sequence.drawn, settings.temperature);
+    if (settings.top_log_probabilities > 0) sequence.top = likeliest_tokens(row, settings.top_log_probabilities, settings.temperature);
+  };
+  const SamplerSettings sampler = settings.sampler(static_cast<uint64_t>(sequence.index));
+  thread_local std::vector<float> narrow;
+  if (sequence.logits_v.scalar_type() == at::kFloat) {
+    const std::span<const float> row = changed_row(narrow);
+    sequence.drawn = next_token(row, sampler, static_cast<uint64_t>(drawn));
+    return measure(row);
+  }
+  std::vector<double> wide;
+  const std::span<const double> row = changed_row(wide);
+  narrow.assign(row.begin(), row.end());
+  sequence.drawn = next_token(narrow, sampler, static_cast<uint64_t>(drawn));
+  measure(row);
+}
+
+// Draws a token of each that has logits, and ends those that are at their end.
+void Engine::draw() {
+  parallel_for(0, std::ssize(writing_), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      Sequence& sequence = *writing_[static_cast<size_t>(i)];
+      try {
+        draw_one(sequence);
+      } catch (...) {
+        sequence.generation.error = std::current_exception();
+      }
+    }
+  });
+  std::vector<SequencePointer> going_on;
+  for (const SequencePointer& sequence : writing_) {
+    sequence->logits_v = Tensor();
+    const std::optional<Finish> finish = take(*sequence);
+    if (finish) {
+      end(*sequence, *finish);
+    } else {
+      going_on.push_back(sequence);
+    }
+  }
+  writing_ = std::move(going_on);
+}
+
+// Why the sequence ends with the token that was drawn, if it does.
+std::optional<Finish> Engine::take(Sequence& sequence) {
+  Generation& generation = sequence.generation;
+  if (generation.error) return Finish::kError;
+  const Request& request = sequence.job->request;
+  const GenerateSettings& settings = request.settings;
+  const int64_t id = sequence.drawn;
+  ++counts_.drawn_tokens;
+  if (std::ranges::find(settings.stop_ids, id) != settings.stop_ids.end()) {
+    generation.stop_id = id;
+    return Finish::kStop;
+  }
+  generation.ids.push_back(id);
+  if (settings.log_probabilities) generation.log_probabilities.push_back(sequence.log_probability);
+  if (settings.top_log_probabilities > 0) generation.top.push_back(sequence.top);
+  sequence.history.add(id);
+  sequence.next = id;
+  sequence.sure = sequence.log_probability > std::log(settings.loop_probability) ? sequence.sure + 1 : 0;
+  if (request.on_token && !request.on_token({sequence.index, id, sequence.log_probability, sequence.top})) return Finish::kStop;
+  if (std::ssize(generation.ids) == settings.tokens) return Finish::kTokens;
+  if (settings.loop_tokens > 0 && sequence.sure >= settings.loop_tokens) return Finish::kLoop;
+  if (state_.tokens(sequence.row) >= limit_of_tokens()) return Finish::kPositions;
+  return std::nullopt;
+}
+
+// The sequence leaves, and what it held is free before the caller hears of it.
+void Engine::end(Sequence& sequence, Finish finish) {
+  if (sequence.row >= 0) {
+    if (records_routes_) sequence.generation.routed = recorder_.take(sequence.row);
+    state_.drop(sequence.row);
+  }
+  sequence.parked.reset();
+  sequence.generation.finish = finish;
+  if (sequence.job->request.on_end) sequence.job->request.on_end(sequence.index, std::move(sequence.generation));
+}
+
+// A request of which no sequence has begun.
+void Engine::end_job(Job& job, Finish finish, const std::exception_ptr& error) {
+  drop_prompt(job);
+  for (int64_t i = 0; i < job.count() && job.request.on_end; ++i) {
+    Generation generation;
+    generation.finish = finish;
+    generation.prefill_tokens = job.tokens();
+    generation.error = error;
+    job.request.on_end(i, std::move(generation));
+  }
+}
+
+void Engine::cancel_if(const std::function<bool(const Job&)>& which, Finish finish, const std::exception_ptr& error) {
+  for (auto* const queue : {&waiting_, &reading_}) {
+    std::vector<JobPointer> ended;
+    std::ranges::copy_if(*queue, std::back_inserter(ended), [&](const JobPointer& job) { return which(*job); });
+    std::erase_if(*queue, [&](const JobPointer& job) { return which(*job); });
+    for (const JobPointer& job : ended) end_job(*job, finish, error);
+  }
+  std::vector<SequencePointer> ended;
+  const auto leaves = [&](const SequencePointer& sequence) {
+    if (!which(*sequence->job)) return false;
+    ended.push_back(sequence);
+    return true;
+  };
+  std::erase_if(writing_, leaves);
+  std::erase_if(parked_, leaves);
+  for (const SequencePointer& sequence : ended) {
+    sequence->generation.error = error;
+    end(*sequence, finish);
+  }
+}
+
+void Engine::cancel(int64_t number) {
+  cancel_if([&](const Job& job) { return job.number == number; }, Finish::kCancelled, nullptr);
+}
+
+void Engine::cancel_all(const std::exception_ptr& error) {
+  cancel_if([](const Job&) { return true; }, error ? Finish::kError : Finish::kCancelled, error);
+}
+
+Engine::Counts Engine::counts() const {
+  Counts counts = counts_;
+  counts.waiting = std::ssize(waiting_);
+  counts.reading = std::ssize(reading_);
+  counts.writing = std::ssize(writing_);
+  counts.parked = std::ssize(parked_);
+  counts.page_bytes = state_.page_bytes_in_use();
+  counts.state_bytes = (options_.sequences + prefixes_.most()) * state_.row_bytes();
+  return counts;
+}
+
+}  // namespace longhaul::generate

@@ -1,0 +1,120 @@
+#include "generate/engine_parts.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text/text.h"
+#include "model/context.h"
+#include "model/parallel_ops.h"
+#include "model/state.h"
+#include "recipe/mixers.h"
+#include "tensor/to_tensor.h"
+
+namespace longhaul::generate {
+namespace {
+
+// Calls `see` with each tensor of a saved sequence, in one order.
+void for_each_tensor(model::DecoderState::Saved& saved, const std::function<void(Tensor&)>& see) {
+  for (model::MixerState::Saved& layer : saved.layers) {
+    for (auto& [name, tensor] : layer.tensors) see(tensor);
+    for (Tensor& keys : layer.keys_values.keys) see(keys);
+    for (Tensor& values : layer.keys_values.values) see(values);
+  }
+}
+
+}  // namespace
+
+ParkedSequence::ParkedSequence(const model::DecoderState::Saved& saved, kernels::SavedTensors& file) : tokens(saved.tokens), shape_(saved) {
+  for_each_tensor(shape_, [&](Tensor& tensor) {
+    tensors_.emplace_back(tensor, &file);
+    tensor = Tensor();
+  });
+}
+
+model::DecoderState::Saved ParkedSequence::get() const {
+  model::DecoderState::Saved saved = shape_;
+  size_t next = 0;
+  for_each_tensor(saved, [&](Tensor& tensor) { tensor = tensors_[next++].get(); });
+  return saved;
+}
+
+void require_ids(const Request& request, int64_t vocabulary) {
+  const auto refuse = [&](int64_t id, const std::string& where) {
+    throw Error({.code = ExitCode::kData,
+                 .what = "a token id is none of the model's",
+                 .expected = fmt::format("ids from 0 to {}", vocabulary - 1),
+                 .found = std::to_string(id),
+                 .where = where});
+  };
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const int64_t id = request.prompt[i];
+    if (id < 0 || id >= vocabulary) refuse(id, fmt::format("token {} of {}", i, request.where));
+  }
+  for (const auto& [id, bias] : request.settings.logit_bias) {
+    if (id < 0 || id >= vocabulary) refuse(id, "logit_bias");
+  }
+}
+
+void require_possible(const Request& request, int64_t sequences, int64_t tokens) {
+  const GenerateSettings& settings = request.settings;
+  if (sequences > 0 && settings.count > sequences) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "more sequences are asked for than are written at once",
+                 .expected = fmt::format("at most {}", sequences),
+                 .found = std::to_string(settings.count),
+                 .where = request.where});
+  }
+  // Positions end a text; memory must have room for what was asked.
+  const auto prompt = std::ssize(request.prompt);
+  if (prompt <= tokens) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the prompt is longer than there is memory for",
+               .expected = fmt::format("at most {} tokens", tokens),
+               .found = counted(prompt, "token"),
+               .where = request.where});
+}
+
+void require_readable(const std::vector<int64_t>& prompt, const recipe::ModelConfig& config, const std::string& where) {
+  if (prompt.empty()) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "there is nothing to continue",
+                 .expected = "a prompt, or a tokenizer with an end-of-document token to begin with",
+                 .found = "neither",
+                 .where = where,
+                 .hint = "give a prompt"});
+  }
+  const auto tokens = std::ssize(prompt);
+  const recipe::SequenceLimit limit = recipe::sequence_limit(config);  // learned positions end, rotary ones do not
+  if (tokens <= limit.tokens) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the prompt is longer than the model's positions",
+               .expected = fmt::format("at most {} tokens, what begins a text included ({})", limit.tokens, limit.option),
+               .found = counted(tokens, "token"),
+               .where = where,
+               .hint = "shorten the prompt, or use a model without such a limit"});
+}
+
+Tensor advance(model::Decoder& decoder, std::span<const Continuation> continuations, model::DecoderState& state, RouteRecorder* recorder) {
+  const at::NoGradGuard no_gradient;
+  std::vector<int64_t> ids, lengths, firsts, last;
+  model::DecoderRows rows{state, {}};
+  for (const auto& [row, fresh] : continuations) {
+    LONGHAUL_ASSERT(!fresh.empty());
+    ids.insert(ids.end(), fresh.begin(), fresh.end());
+    lengths.push_back(static_cast<int64_t>(fresh.size()));
+    firsts.push_back(state.tokens(row));
+    last.push_back(static_cast<int64_t>(ids.size()) - 1);
+    rows.rows.push_back(row);
+  }
+  model::LocalOps ops;
+  model::Context context(ops, decoder.precision());
+  context.training = false;
+  if (recorder != nullptr) context.recorded_routes = std::make_shared<model::Routes>();
+  const Tensor hidden_td = decoder.hidden(context, to_tensor(ids, decoder.device()), layout::make_packed(lengths, firsts), &rows);
+  if (recorder != nullptr) recorder->read(continuations, *context.recorded_routes);
+  return decoder.logits(last.size() == ids.size() ? hidden_td : hidden_td.index_select(0, to_tensor(last, decoder.device())));
+}
+
+}  // namespace longhaul::generate

@@ -1,0 +1,66 @@
+#include "serve/choice_writer.h"
+
+#include <algorithm>
+
+namespace longhaul::serve {
+namespace {
+
+// The text of a token may depend on the tokens before it, of which a few suffice for most tokenizers.
+std::vector<int32_t> last_of(const data::Tokenizer& tokenizer, const std::vector<int64_t>& prompt) {
+  constexpr ptrdiff_t kEnough = 32;
+  const auto count = tokenizer.decodes_locally() ? std::min(kEnough, std::ssize(prompt)) : std::ssize(prompt);
+  return {prompt.end() - count, prompt.end()};
+}
+
+}  // namespace
+
+ChoiceWriter::ChoiceWriter(const data::Tokenizer& tokenizer, const std::vector<int64_t>& prompt, const openai::TextOptions& options,
+                           int64_t index)
+    : tokenizer_(tokenizer),
+      text_(tokenizer, last_of(tokenizer, prompt)),
+      stops_(options.stop, options.keeps_stop),
+      with_logprobs_(options.logprobs) {
+  piece_.index = index;
+  piece_.with_logprobs = with_logprobs_;
+}
+
+std::string ChoiceWriter::bytes_of(int64_t id) const {
+  const auto narrow = static_cast<int32_t>(id);
+  return tokenizer_.decode(std::span(&narrow, 1));
+}
+
+bool ChoiceWriter::add(const generate::Drawn& drawn) {
+  piece_.text += stops_.add(text_.add(static_cast<int32_t>(drawn.id)));
+  if (with_logprobs_) {
+    openai::TokenText token{.bytes = bytes_of(drawn.id), .log_probability = drawn.log_probability};
+    for (const auto& [id, log_probability] : drawn.top) token.top.emplace_back(bytes_of(id), log_probability);
+    piece_.tokens.push_back(std::move(token));
+  }
+  return !stops_.found();
+}
+
+openai::Choice ChoiceWriter::take_piece() {
+  openai::Choice piece = piece_;
+  piece.text_offset = sent_;
+  for (const openai::TokenText& token : piece.tokens) sent_ += std::ssize(token.bytes);
+  piece_.text.clear();
+  piece_.tokens.clear();
+  begun_ = true;
+  return piece;
+}
+
+openai::Choice ChoiceWriter::end(const generate::Generation& generation) {
+  if (!stops_.found()) {
+    piece_.text += stops_.add(text_.rest());
+    if (!stops_.found()) piece_.text += stops_.rest();
+  }
+  openai::Choice piece = take_piece();
+  using generate::Finish;
+  const bool is_stop = stops_.found() || generation.finish == Finish::kStop || generation.finish == Finish::kLoop;
+  piece.finish_reason = is_stop ? "stop" : "length";
+  if (stops_.found()) piece.stop_reason = stops_.which();
+  if (generation.finish == Finish::kLoop) piece.stop_reason = "loop";
+  return piece;
+}
+
+}  // namespace longhaul::serve
