@@ -11,6 +11,7 @@
 #include "cli/models/model_tokenizer.h"
 #include "cli/output.h"
 #include "cli/secret_file.h"
+#include "data/chat/chat_format.h"
 #include "run/memory.h"
 #include "serve/server.h"
 #include "tensor/device.h"
@@ -54,6 +55,19 @@ serve::ModelShelf::Entry entry_of(const std::string& text) {
   return {named.filename().string(), text};
 }
 
+serve::ChatEncoder chat_encoder(const std::optional<data::chat::ChatFormat>& format, const data::Tokenizer& tokenizer) {
+  if (!format) return {};
+  return [format = *format, tokenizer](const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+                                       const nlohmann::ordered_json& variables, bool begins_a_turn, bool goes_on) {
+    data::chat::check_messages(messages, "messages");
+    data::chat::ChatInput input{.messages = messages, .tools = tools};
+    if (!variables.is_null()) input.variables = variables;
+    input.add_generation_prompt = begins_a_turn && !goes_on;
+    input.continue_final_message = goes_on;
+    return data::chat::encode(format.render(std::move(input)), tokenizer);
+  };
+}
+
 serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArguments& arguments, at::Device device) {
   serve::LoadedModel loaded{
       .model = checkpoint::open_model(entry.path, arguments.dtype, device, arguments.experts), .text = {}, .engine = {}};
@@ -67,9 +81,12 @@ serve::LoadedModel open(const serve::ModelShelf::Entry& entry, const ServeArgume
                                                                                         .bytes = bytes,
                                                                                         .prefix_bytes = bytes / kShareOfPrefixes,
                                                                                         .keeps_prompts = true});
+  const data::Tokenizer tokenizer = tokenizer_for(loaded.model, arguments.tokenizer);
+  const auto format = data::chat::ChatFormat::of_run(loaded.model.tokenizer.parent_path());
   auto text = std::make_shared<serve::ModelText>(
-      serve::ModelText{.tokenizer = tokenizer_for(loaded.model, arguments.tokenizer),
-                       .chat = {},
+      serve::ModelText{.tokenizer = tokenizer,
+                       .chat = chat_encoder(format, tokenizer),
+                       .end_of_turn = format ? format->end_of_turn(tokenizer) : std::nullopt,
                        .limit_of_tokens = loaded.engine->limit_of_tokens(),
                        .step = loaded.model.step,
                        .fingerprint = fmt::format("longhaul-{}-step-{}", build_version().version, loaded.model.step)});

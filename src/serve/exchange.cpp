@@ -53,6 +53,7 @@ generate::GenerateSettings Exchange::settings(size_t prompt) const {
                                       .stop_ids = options.stop_token_ids};
   if (!options.ignore_eos) {
     for (const int64_t id : wide(tokenizer.stop_ids())) settings.stop_ids.push_back(id);
+    if (begun_.request.chat && begun_.text->end_of_turn) settings.stop_ids.push_back(*begun_.text->end_of_turn);
   }
   return settings;
 }

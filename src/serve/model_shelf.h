@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ using ChatEncoder =
 struct ModelText {
   data::Tokenizer tokenizer;
   ChatEncoder chat;             // empty: the model has no chat template
+  // The token with which the template ends the assistant's turn.
+  std::optional<int32_t> end_of_turn = std::nullopt;
   int64_t limit_of_tokens = 0;  // of prompt and text together
   int64_t step = 0;             // that it was trained for
   std::string fingerprint;      // of the program and the checkpoint

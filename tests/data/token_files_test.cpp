@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Documents = std::vector<std::vector<int32_t>>;
+using TokenDocuments = std::vector<std::vector<int32_t>>;
 
 template <class Number>
 void put(std::string& bytes, Number number) {
@@ -65,8 +65,8 @@ std::string llmc_of(const std::vector<int>& tokens, int32_t magic = 20240520, in
 
 class TokenFiles : public ::testing::Test {
  protected:
-  Documents read(const std::filesystem::path& path, int64_t vocabulary = 257, int32_t separator = 256) {
-    Documents documents;
+  TokenDocuments read(const std::filesystem::path& path, int64_t vocabulary = 257, int32_t separator = 256) {
+    TokenDocuments documents;
     for (const TokenFile& file : token_files(path)) {
       read_token_file(file, vocabulary, {separator},
                       [&](std::span<const int32_t> tokens) { documents.emplace_back(tokens.begin(), tokens.end()); });
@@ -88,7 +88,7 @@ class TokenFiles : public ::testing::Test {
 TEST_F(TokenFiles, MegatronsDocumentsOfEveryType) {
   // Two sequences make the first document; ends of documents are separators, one stands within.
   const std::vector<std::vector<int>> sequences = {{1, 2, 3}, {4, 256}, {5, 256, 6, 7}, {}, {8}};
-  const Documents expected = {{1, 2, 3, 4}, {5}, {6, 7}, {8}};
+  const TokenDocuments expected = {{1, 2, 3, 4}, {5}, {6, 7}, {8}};
   write_megatron("u16", sequences, {0, 2, 3, 5});
   EXPECT_EQ(read(folder_ / "u16.bin"), expected);
   EXPECT_EQ(read(folder_ / "u16.idx"), expected);
@@ -100,14 +100,14 @@ TEST_F(TokenFiles, MegatronsDocumentsOfEveryType) {
   EXPECT_EQ(read(folder_ / "i64.idx"), expected);
   write_file(folder_ / "u8.bin", bin_of<uint8_t>({{200, 3}}));
   write_file(folder_ / "u8.idx", index_of({{200, 3}}, {0, 1}, 1, 1));
-  EXPECT_EQ(read(folder_ / "u8.idx"), (Documents{{200, 3}}));
+  EXPECT_EQ(read(folder_ / "u8.idx"), (TokenDocuments{{200, 3}}));
 }
 
 TEST_F(TokenFiles, LlmcsDocumentsBeginWithTheSeparator) {
   write_file(folder_ / "a.bin", llmc_of({256, 1, 2, 256, 256, 3}));
-  EXPECT_EQ(read(folder_ / "a.bin"), (Documents{{1, 2}, {3}}));
+  EXPECT_EQ(read(folder_ / "a.bin"), (TokenDocuments{{1, 2}, {3}}));
   write_file(folder_ / "b.bin", llmc_of({9, 70000, 256, 1}, 20240801, 7));
-  EXPECT_EQ(read(folder_ / "b.bin", 70001), (Documents{{9, 70000}, {1}}));
+  EXPECT_EQ(read(folder_ / "b.bin", 70001), (TokenDocuments{{9, 70000}, {1}}));
   EXPECT_TRUE(names_token_files(folder_.path()));
   EXPECT_EQ(token_files(folder_.path()).size(), 2u);
   write_file(folder_ / "c.txt", "text");
@@ -141,7 +141,7 @@ TEST_F(TokenFiles, RefusesBadMegatronFiles) {
   const auto idx = folder_ / "x.idx";
   write_megatron("x", sequences, {0, 1, 2});
   const std::string good = read_file(idx), bin = read_file(folder_ / "x.bin");
-  EXPECT_EQ(read(idx), (Documents{{1, 2, 3}, {4, 5}}));
+  EXPECT_EQ(read(idx), (TokenDocuments{{1, 2, 3}, {4, 5}}));
   const auto with = [&](size_t at, auto number) {
     std::string changed = good;
     changed.replace(at, sizeof number, reinterpret_cast<const char*>(&number), sizeof number);
@@ -271,7 +271,7 @@ TEST_F(TokenFiles, LinkedFoldersAreReadToo) {
   std::filesystem::create_directories(folder_ / "t");
   std::filesystem::create_directory_symlink("../elsewhere", folder_ / "t/part");
   EXPECT_TRUE(names_token_files(folder_ / "t"));
-  EXPECT_EQ(read(folder_ / "t"), (Documents{{1}}));
+  EXPECT_EQ(read(folder_ / "t"), (TokenDocuments{{1}}));
 }
 
 }  // namespace
