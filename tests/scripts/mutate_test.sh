@@ -60,14 +60,14 @@ check 'no place' 1 'mutations/area:1: planted changes nothing' --check
 # A pretended build, whose test sees what area returns; an #error does not compile.
 cat >bin/cmake <<'TOOL'
 #!/bin/sh
-mkdir -p "$4/tests" && touch "$4/build.ninja"
+mkdir -p "$4/tests" && touch "$4/build.ninja" && echo "$4" >>"${0%/*}/configured"
 TOOL
 cat >bin/ninja <<'TOOL'
 #!/usr/bin/env bash
-! grep -q '#error' "$2"/../tree/src/* || exit 1
+! grep -q '#error' "$2"/../../src/* || exit 1
 cat >"$2/tests/kernels_test" <<PROGRAM
 #!/usr/bin/env bash
-[[ \$(tr -d ' \n' <"$2/../tree/src/area.cpp") == *'returnwidth*height;'* ]] || { echo '[  FAILED  ] Area.OfARectangle'; exit 1; }
+[[ \$(tr -d ' \n' <"$2/../../src/area.cpp") == *'returnwidth*height;'* ]] || { echo '[  FAILED  ] Area.OfARectangle'; exit 1; }
 PROGRAM
 chmod +x "$2/tests/kernels_test"
 TOOL
@@ -117,4 +117,6 @@ check 'since a commit' 1 '2 of 2 mistakes' --changed main~1
 printf '\nnew: The first edge counts twice.\n  src/area.cpp: return width ⇒ return 2 * width\n' >>scripts/mutations/area
 check 'a new mistake' 0 'all 1 mistakes were noticed' --changed
 check 'an unknown commit' 64 'does not come from nowhere' --changed nowhere
+# Where the compiler cache knows the objects of every clone; and it is kept from one start to the next.
+[[ $(<bin/configured) == "$tree/build/mutate/tree/build/release" ]] || { echo "FAILED the builds: $(<bin/configured)"; failures=$((failures + 1)); }
 exit $((failures > 0))

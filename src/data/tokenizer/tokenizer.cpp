@@ -370,7 +370,7 @@ std::vector<int32_t> Tokenizer::stop_ids() const {
   std::vector<int32_t> ids = stop_;
   if (const auto end = end_of_document()) ids.push_back(*end);
   std::ranges::sort(ids);
-  ids.erase(std::ranges::unique(ids).begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 

@@ -36,7 +36,8 @@ observe::MeshPicture hang_picture(const HangReport& report, std::vector<observe:
   for (const HangSuspect& suspect : report.suspects) fields[suspect.rank] = {suspect.rank, Mark::kSuspect, suspect.text};
   for (auto& [rank, field] : fields) picture.fields.push_back(std::move(field));
   // Arrows to a suspect matter most: they are always drawn.
-  std::ranges::stable_partition(picture.arrows, [&](const auto& arrow) { return std::ranges::find(suspects, arrow.to) != suspects.end(); });
+  std::stable_partition(picture.arrows.begin(), picture.arrows.end(),
+                        [&](const auto& arrow) { return std::ranges::find(suspects, arrow.to) != suspects.end(); });
   return picture;
 }
 

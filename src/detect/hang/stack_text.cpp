@@ -63,7 +63,7 @@ std::map<uint64_t, std::string> places_of(const std::vector<BoardStack>& stacks,
   }
   for (auto& [module, addresses] : by_module) {
     std::ranges::sort(addresses);
-    addresses.erase(std::ranges::unique(addresses).begin(), addresses.end());
+    addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
     std::vector<std::string> command{"addr2line", "-f", "-C", "-e", module->path};
     // A frame holds the return address: the call is before it.
     for (const uint64_t address : addresses) command.push_back(fmt::format("{:#x}", address - module->base - 1));

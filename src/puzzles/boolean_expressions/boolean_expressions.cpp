@@ -129,7 +129,7 @@ Verdict verify(const nlohmann::json& given, std::string_view payload) {
     }
   }
   std::ranges::sort(letters);
-  letters.erase(std::ranges::unique(letters).begin(), letters.end());
+  letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
   if (letters != wanted) return {VerdictCode::kRuleBroken, fmt::format("{} are not exactly the true ones", letters)};
   return {};
 }

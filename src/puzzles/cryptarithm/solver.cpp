@@ -155,7 +155,7 @@ std::optional<Equation> read_equation(std::string_view text) {
   }
   letters += equation.result;
   std::ranges::sort(letters);
-  letters.erase(std::ranges::unique(letters).begin(), letters.end());
+  letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
   if (letters.size() > 10) return std::nullopt;
   return equation;
 }

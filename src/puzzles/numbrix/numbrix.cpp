@@ -23,7 +23,7 @@ std::optional<Puzzle> generate(const KnobValues& knobs, Draw& draw) {
   std::iota(order.begin(), order.end(), size_t{0});
   draw.shuffle(order);
   // The two ends are always given.
-  std::ranges::stable_partition(order, [&](size_t cell) { return full.cells[cell] == 1 || full.cells[cell] == cells; });
+  std::stable_partition(order.begin(), order.end(), [&](size_t cell) { return full.cells[cell] == 1 || full.cells[cell] == cells; });
   const int64_t given = std::max<int64_t>(2, cells * knobs["given_percent"] / 100);
   for (size_t i = 0; i < static_cast<size_t>(given); ++i) board.cells[order[i]] = full.cells[order[i]];
   for (;;) {  // more numbers, until nothing else fits

@@ -14,9 +14,10 @@ std::vector<std::string> drawn_words(int64_t count, int64_t shared_percent, Draw
     std::span<const std::string_view> among = dictionary_of(static_cast<char>('a' + static_cast<char>(draw.below(26))));
     if (!words.empty() && again < 8 && draw.chance(shared_percent)) {
       const std::string beginning = draw.pick(words).substr(0, kShared);
-      const auto alike = std::ranges::equal_range(dictionary(), std::string_view(beginning), {},
-                                                  [](std::string_view word) { return word.substr(0, kShared); });
-      among = {alike.begin(), alike.end()};
+      const auto begins = [](std::string_view word) { return word.substr(0, kShared); };
+      const std::span<const std::string_view> all = dictionary();
+      among = {std::ranges::lower_bound(all, std::string_view(beginning), {}, begins),
+               std::ranges::upper_bound(all, std::string_view(beginning), {}, begins)};
     }
     const std::string word(draw.pick(among));
     if (std::ranges::find(words, word) != words.end()) {
