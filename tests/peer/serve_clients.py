@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,10 @@ evaluate_every = 0
 [sample]
 tokens = 0
 """
+
+
+TEMPLATE = """{% for message in messages %}[{{ message.role }}] {{ message.content }}
+{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"""
 
 
 def require(good, what):
@@ -100,6 +105,17 @@ def check_texts(client, program, run):
     require(stopped.finish_reason == "stop" and stopped.text == text[: text.index(text[4:7])], f"a stop string: {stopped}")
 
 
+def check_chat(client):
+    """A conversation is what its template makes of it: the same text follows the same ids."""
+    said = {"model": "talks", "max_tokens": 12, "seed": 3}
+    turn = client.chat.completions.create(messages=[{"role": "user", "content": "f(1)"}], **said).choices[0]
+    ids = list(b"[user] f(1)\n[assistant] ")
+    text = client.completions.create(prompt=ids, **said).choices[0].text
+    require(turn.message.role == "assistant" and turn.message.content == text, f"{turn.message.content!r} instead of {text!r}")
+    pieces = client.chat.completions.create(messages=[{"role": "user", "content": "f(1)"}], stream=True, **said)
+    require("".join(c.delta.content or "" for piece in pieces for c in piece.choices) == text, "the stream of a turn is another text")
+
+
 def check_errors(client, url):
     missing = error_of(lambda: client.completions.create(model="nobody", prompt="x"))
     require(missing.status_code == 404 and missing.code == "model_not_found", f"a missing model: {missing}")
@@ -138,15 +154,19 @@ def main(program):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         run = trained_run(program, folder)
+        talks = folder / "talks"
+        shutil.copytree(run, talks)
+        (talks / "chat_template.jinja").write_text(TEMPLATE)
         token = folder / "token"
         key = "a-token-of-the-test-alone"
         token.write_text(key)
         os.chmod(token, 0o600)
-        server, url = started(program, [str(run), "--token-file", str(token)])
+        server, url = started(program, [str(run), str(talks), "--token-file", str(token)])
         try:
             client = openai.OpenAI(base_url=url + "v1", api_key=key)
-            require([model.id for model in client.models.list()] == ["small"], "the models")
+            require([model.id for model in client.models.list()] == ["small", "talks"], "the models")
             check_texts(client, program, run)
+            check_chat(client)
             check_errors(client, url)
             asyncio.run(check_many(url, key))
             check_curl(url, key)
