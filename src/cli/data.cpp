@@ -139,8 +139,7 @@ void add_prepare(Command& group) {
                               {{"before a run", "data prepare recipes/first-run.toml"},
                                {"your own text", "data prepare recipes/first-run.toml data.source=/a/folder/of/text"},
                                {"prompts that do not count in the loss",
-                                "data prepare recipes/first-run.toml data.source=chat.jsonl data.loss_on=completion --documents 3"},
-                               {"where they went, for a script", "data prepare recipes/first-run.toml --json"}});
+                                "data prepare recipes/first-run.toml data.source=chat.jsonl data.loss_on=completion --documents 3"}});
   prepare.recipe(arguments->path, arguments->overrides);
   prepare.option("--documents", arguments->documents, kDocumentsHelp).at_least(0);
   prepare.json_flag(arguments->json);
@@ -185,7 +184,6 @@ void add_show_data(Command& group) {
   auto arguments = std::make_shared<DataArguments>();
   Command shown = group.add("show", "documents, bytes and tokens of prepared data",
                             {{"everything in a cache", "data show ~/.cache/longhaul"},
-                             {"one prepared source", "data show ~/.cache/longhaul/tokens-0123456789abcdef"},
                              {"which tokens count in the loss", "data show ~/.cache/longhaul/tokens-0123456789abcdef --documents 3"},
                              {"for a script", "data show ~/.cache/longhaul --json"}});
   shown.option("FOLDER", arguments->path, "a prepared source, or a folder that holds some").required();

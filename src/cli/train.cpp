@@ -160,9 +160,7 @@ void add_train(Command& program) {
       "train", "train the model a recipe describes; a second start continues the run",
       {{"from nothing to a report on this machine", "train recipes/first-run.toml"},
        {"another folder of text, and twice the steps", "train recipes/first-run.toml data.source=~/texts train.steps=2000 --run runs/mine"},
-       {"weights of a published model, and its tokenizer", "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --run runs/mine"},
-       {"the same as a hybrid of windows and linear attention",
-        "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --convert 'window*1,gla*1'"}});
+       {"weights of a published model, and its tokenizer", "train recipes/train-on.toml --from ~/models/Qwen3-0.6B --run runs/mine"}});
   train.recipe(arguments->recipe, arguments->overrides);
   train.option("--run", arguments->run, "run directory (default: runs/<name of the recipe>)");
   train.option("--from", arguments->from, "begin with the weights of a Hugging Face folder or of a checkpoint, which also gives [model]");

@@ -48,9 +48,9 @@ class ChatCommands : public ::testing::Test {
     return run_process(arguments, {cache_variable(at("cache"))}, 180);
   }
   // The lines on standard input.
-  static ProcessResult chat(const std::string& lines, std::vector<std::string> more = {}) {
+  static ProcessResult chat(const std::string& lines, std::vector<std::string> more = {}, const std::string& jinja = "plain.jinja") {
     std::ofstream(at("lines")) << lines;
-    more.insert(more.begin(), {program_file(), "chat", at("run"), "--template", at("plain.jinja"), "--temperature", "0", "--tokens", "3"});
+    more.insert(more.begin(), {program_file(), "chat", at("run"), "--template", at(jinja), "--temperature", "0", "--tokens", "3"});
     std::string command;
     for (const std::string& word : more) command += shell_quoted(word) + " ";
     return run_process({"sh", "-c", command + "<" + shell_quoted(at("lines"))}, {cache_variable(at("cache"))}, 180);
@@ -122,11 +122,11 @@ TEST_F(ChatCommands, MistakesEndAScriptWithTheirCode) {
   EXPECT_EQ(chat("\xff\xfe\n").status, 64);
   EXPECT_EQ(chat("x\n", {"--variables", "[1]"}).status, 64);
   std::ofstream(at("bad.jinja")) << "a\n{% if %}";
-  const ProcessResult bad = chat("x\n", {"--template", at("bad.jinja")});
+  const ProcessResult bad = chat("x\n", {}, "bad.jinja");
   EXPECT_EQ(bad.status, 65);
   EXPECT_THAT(bad.errors, HasSubstr("bad.jinja:2"));
   std::ofstream(at("refuses.jinja")) << "{{ raise_exception('roles must alternate') }}";
-  const ProcessResult refuses = chat("x\n", {"--template", at("refuses.jinja")});
+  const ProcessResult refuses = chat("x\n", {}, "refuses.jinja");
   EXPECT_EQ(refuses.status, 65);
   EXPECT_THAT(refuses.errors, HasSubstr("roles must alternate"));
   std::ofstream(at("no.json")) << "{}";

@@ -15,13 +15,41 @@
 namespace longhaul::prove {
 namespace {
 
+// Threads meet by the numbers of their calls, which have gaps where the other half took some.
+class Renumbered final : public comm::Communicator {
+ public:
+  explicit Renumbered(std::unique_ptr<comm::Communicator> inner)
+      : Communicator(inner->name(), inner->rank(), inner->size()), inner_(std::move(inner)) {}
+
+  void abort(const std::string& reason) override { inner_->abort(reason); }
+  Tell aborter() override { return inner_->aborter(); }
+  void on_failure(Tell tell) override { inner_->on_failure(std::move(tell)); }
+  void require_well() override { inner_->require_well(); }
+  comm::Work start(comm::Call call) override {
+    call.sequence = next_++;
+    return inner_->start(std::move(call));
+  }
+  std::vector<std::unique_ptr<comm::Communicator>> start_split(comm::Call call) override {
+    call.sequence = next_++;
+    auto groups = inner_->start_split(std::move(call));
+    for (auto& group : groups) {
+      if (group != nullptr) group = std::make_unique<Renumbered>(std::move(group));
+    }
+    return groups;
+  }
+
+ private:
+  std::unique_ptr<comm::Communicator> inner_;
+  int64_t next_ = 0;
+};
+
 void on_both_halves(int64_t size, const std::function<void(comm::Communicator&)>& body) {
   const comm::C10dStore store;
   constexpr comm::Timeout kTimeout(60000);
   auto threads = comm::ThreadGroup::make(size, {.timeout = kTimeout});
   comm::run_ranks(size, [&](comm::Communicator& place) {
     const int64_t rank = place.rank();
-    comm::ByDevice both(std::move(threads[static_cast<size_t>(rank)]), store.join(rank, size, kTimeout),
+    comm::ByDevice both(std::make_unique<Renumbered>(std::move(threads[static_cast<size_t>(rank)])), store.join(rank, size, kTimeout),
                         [](const Tensor& tensor) { return tensor.is_floating_point(); });
     longhaul::testing::InOrder ordered(both);
     try {

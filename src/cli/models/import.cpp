@@ -180,8 +180,7 @@ void add_export(Command& program) {
   Command command = program.add("export", "write a checkpoint as a Hugging Face folder, or as a GGUF file",
                                 {{"the newest checkpoint of a run", "export runs/qwen3 --out exported"},
                                  {"one of them, in bf16", "export runs/mine/checkpoints/step-000000200 --out exported --dtype bf16"},
-                                 {"for llama.cpp, in eight bits", "export runs/mine --gguf mine.gguf --type q8_0"},
-                                 {"what was written, for a script", "export runs/mine --out exported --json"}});
+                                 {"for llama.cpp, in eight bits", "export runs/mine --gguf mine.gguf --type q8_0"}});
   command.option("CKPT", arguments->from, "a checkpoint, or a run directory").required();
   command.option("--out", arguments->out, "folder to make");
   command.option("--gguf", arguments->gguf, "file to make instead, which llama.cpp reads");

@@ -64,8 +64,16 @@ TEST(PuzzleMinesweeper, MinesThatFollowFromSeveralNumbersCount) {
   SearchBudget budget;
   EXPECT_TRUE(single_mines(grid).empty());
   EXPECT_EQ(certain_mines(grid, mines, budget), mines);
-  SearchBudget small{.nodes = 0};
-  EXPECT_EQ(certain_mines(grid, mines, small), std::nullopt);
+}
+
+TEST(PuzzleMinesweeper, NothingIsCertainOnceTheBudgetIsSpent) {
+  NumberGrid grid(1, 3, kBlank);  // X 1 _: the mine may be on either side
+  grid.at(0, 1) = 1;
+  CellSet mines;
+  mines.add(0);
+  SearchBudget budget, none{.nodes = 0};
+  EXPECT_EQ(certain_mines(grid, mines, budget), CellSet());
+  EXPECT_EQ(certain_mines(grid, mines, none), std::nullopt);
 }
 
 TEST(PuzzleMinesweeper, EasyBoardsNeedOneNumberAtATimeAndHardOnesSeveral) {
