@@ -61,7 +61,7 @@ class StartingPoint {
   data::TokenRoles roles_;  // of the tokenizer's tokens
   recipe::ModelConfig model_;
   nlohmann::json origin_ = nlohmann::json::object();
-  std::map<std::string, layout::Shape> shapes_;  // of its tensors: some are read whole
+  std::map<std::string, layout::Shape> shapes_;   // of its tensors: some are read whole
   std::optional<recipe::ModelConfig> converted_;  // what its model becomes
 };
 

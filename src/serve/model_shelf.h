@@ -28,7 +28,7 @@ using ChatEncoder =
 // What a model's texts need of it; constant and thread-safe.
 struct ModelText {
   data::Tokenizer tokenizer;
-  ChatEncoder chat;             // empty: the model has no chat template
+  ChatEncoder chat;  // empty: the model has no chat template
   // The token with which the template ends the assistant's turn.
   std::optional<int32_t> end_of_turn = std::nullopt;
   int64_t limit_of_tokens = 0;  // of prompt and text together

@@ -2,17 +2,17 @@
 // box, as ranks hold them), what stays exactly as it was, and what is refused.
 #include "checkpoint/published/conversion_weights.h"
 
-#include "checkpoint/starting_point.h"
 #include "checkpoint/published/naming.h"
+#include "checkpoint/starting_point.h"
 #include "published_for_tests.h"
 #include "recipe/architecture/conversion.h"
 
 namespace longhaul::checkpoint {
 namespace {
 
+using recipe::Mixer;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using recipe::Mixer;
 
 TEST(ReadConversion, ListsOfLayers) {
   const recipe::Conversion two = recipe::read_conversion("window*1, gla*2,softmax");

@@ -265,8 +265,7 @@ TEST(Hang, RanksThatAreFarAheadHaveCome) {
 
 // The daemon of ranks 0 and 1 is frozen: those of the other machine, who do answer, have all come to the call.
 TEST(Hang, RanksOfAMachineThatGivesNoEvidence) {
-  const HangReport report =
-      analyse_hang({Rank(2, {kWorld}).standing(0, 7, "loss"), Rank(3, {kWorld}).standing(0, 7, "loss")});
+  const HangReport report = analyse_hang({Rank(2, {kWorld}).standing(0, 7, "loss"), Rank(3, {kWorld}).standing(0, 7, "loss")});
   EXPECT_EQ(report.kind, HangKind::kSilent);
   EXPECT_THAT(ranks_of(report), ElementsAre(0, 1));
   EXPECT_EQ(report.suspects[0].waiting, 2);

@@ -77,7 +77,8 @@ RunJudgement judge(const std::optional<int>& status, const fs::path& run, const 
   for (const observe::Event& event : observe::read_events(events)) {
     // A disk without room and a slow rank end no generation; another fault of the same one does.
     const auto* incident = std::get_if<observe::IncidentReport>(&event.body);
-    if (incident != nullptr && incident->fault != "storage" && incident->fault != "fail_slow") judgement.incidents.emplace(incident->ended_generation, *incident);
+    if (incident != nullptr && incident->fault != "storage" && incident->fault != "fail_slow")
+      judgement.incidents.emplace(incident->ended_generation, *incident);
   }
   return judgement;
 }

@@ -54,8 +54,8 @@ std::optional<Misfit> misfit_of(const recipe::ModelConfig& dense, const recipe::
   const bool shares = model.shared_experts > 0;
   if (slices > 1 && (shares || !router.normalised)) {
     return Misfit{"model.intermediate",
-                  fmt::format("{}: whole copies, where there are shared experts or weights are not normalised", width),
-                  std::to_string(own), fmt::format("model.intermediate={}", width)};
+                  fmt::format("{}: whole copies, where there are shared experts or weights are not normalised", width), std::to_string(own),
+                  fmt::format("model.intermediate={}", width)};
   }
   if (shares && model.shared_gate) {
     return Misfit{"model.shared_gate", "false: a gate that is drawn anew would halve the shared experts", "true",
@@ -117,11 +117,13 @@ std::string Upcycling::text() const {
           ? fmt::format("{} experts, each a copy of its layer's dense channel mixer of {} channels", model_.experts, dense_.intermediate)
           : fmt::format("{} experts, {} copies of its layer's dense channel mixer in {} slices of {} channels each", model_.experts,
                         model_.experts / slices_, slices_, model_.intermediate);
-  const std::string shared =
-      model_.shared_experts == 0 ? "" : fmt::format(", and {} for every token", counted(model_.shared_experts, "shared copy", "shared copies"));
+  const std::string shared = model_.shared_experts == 0
+                                 ? ""
+                                 : fmt::format(", and {} for every token", counted(model_.shared_experts, "shared copy", "shared copies"));
   std::string factor;
   if (matrix_factor() != 1) {
-    factor = fmt::format(", and each matrix of an expert is multiplied by {:.4g}, so that the output is nearly the dense one's", matrix_factor());
+    factor = fmt::format(", and each matrix of an expert is multiplied by {:.4g}, so that the output is nearly the dense one's",
+                         matrix_factor());
   } else if (down_factor() != 1) {
     factor = fmt::format(", and down is multiplied by {:g}, so that the output is the dense one's", down_factor());
   }

@@ -77,11 +77,11 @@ void require_something_to_convert(const std::string& from, const std::string& ru
 
 void add_convert(Command& program) {
   auto arguments = std::make_shared<ConversionArguments>();
-  Command command = program.add(
-      "convert", "what a softmax transformer can become: windows, linear attention, both (train --convert does it)",
-      {{"what a layer can become, and what is lost", "convert --list"},
-       {"which weights would be copied", "convert ~/models/Qwen2.5-0.5B 'window*1,gla*1'"},
-       {"begin a run with them", "train recipes/train-on.toml --from ~/models/Qwen2.5-0.5B --convert 'window*1,gla*1'"}});
+  Command command =
+      program.add("convert", "what a softmax transformer can become: windows, linear attention, both (train --convert does it)",
+                  {{"what a layer can become, and what is lost", "convert --list"},
+                   {"which weights would be copied", "convert ~/models/Qwen2.5-0.5B 'window*1,gla*1'"},
+                   {"begin a run with them", "train recipes/train-on.toml --from ~/models/Qwen2.5-0.5B --convert 'window*1,gla*1'"}});
   command.option("DIR", arguments->from, "a Hugging Face folder, a checkpoint or a run");
   command.option("LAYERS", arguments->layers, "what its layers become: a list such as window*1,gla*1, or a TOML file with layers = \"…\"");
   command.flag("--list", arguments->list, "what a layer can become");

@@ -174,16 +174,15 @@ class Analysis {
       if (!each.missing.empty() || !each.not_started.empty()) continue;
       for (const int64_t rank : each.unknown) {
         if (ranks_.contains(rank) || std::ranges::count(report_.suspects, rank, &HangSuspect::rank) > 0) continue;
-        report_.suspects.push_back({.rank = rank,
-                                    .group = each.place->path,
-                                    .call = label(*each.call),
-                                    .text = fmt::format("rank {} tells nothing; all that tell anything have come to {} of '{}'", rank,
-                                                        label(*each.call), each.place->path),
-                                    .waiting = std::ranges::count_if(graph_.standing(),
-                                                                     [&](const StandingCall& call) {
-                                                                       return std::ranges::count(call.unknown, rank) > 0;
-                                                                     }),
-                                    .threads = {}});
+        report_.suspects.push_back(
+            {.rank = rank,
+             .group = each.place->path,
+             .call = label(*each.call),
+             .text = fmt::format("rank {} tells nothing; all that tell anything have come to {} of '{}'", rank, label(*each.call),
+                                 each.place->path),
+             .waiting = std::ranges::count_if(graph_.standing(),
+                                              [&](const StandingCall& call) { return std::ranges::count(call.unknown, rank) > 0; }),
+             .threads = {}});
       }
     }
     return decided(HangKind::kSilent);

@@ -94,8 +94,8 @@ void require_convertible(const ModelConfig& dense, const Conversion& conversion)
   };
   for (const Mixer mixer : dense.mixers) {
     if (mixer != Mixer::kSoftmax)
-      refuse("a transformer with softmax attention in every layer", fmt::format("layers of {}", names_of(mixer)[static_cast<size_t>(mixer)]),
-             "leave --convert out: the model is none");
+      refuse("a transformer with softmax attention in every layer",
+             fmt::format("layers of {}", names_of(mixer)[static_cast<size_t>(mixer)]), "leave --convert out: the model is none");
   }
   if (!dense.causal) refuse("a causal model", "one that reads both ways", "leave --convert out");
   const int64_t length = std::ssize(conversion.mixers);
@@ -125,9 +125,8 @@ ModelConfig converted(const ModelConfig& dense, const Conversion& conversion) {
     const int64_t window = conversion.windows[layer % conversion.windows.size()];
     windows[layer] = window > 0 ? window : dense.softmax.window(static_cast<int64_t>(layer));
   }
-  model.softmax.windows = std::ranges::all_of(windows, [&](int64_t window) { return window == windows[0]; })
-                              ? std::vector<int64_t>{windows[0]}
-                              : windows;
+  model.softmax.windows =
+      std::ranges::all_of(windows, [&](int64_t window) { return window == windows[0]; }) ? std::vector<int64_t>{windows[0]} : windows;
   const bool tied = std::ranges::find(conversion.mixers, Mixer::kMixture) != conversion.mixers.end();
   model.gla = {};
   model.gla.key_dim = dense.head_dim;
@@ -154,10 +153,11 @@ const std::vector<ConversionKind>& conversion_kinds() {
        "softmax, positions, norms of queries and keys"},
       {"lightning", "queries, keys and values (a copy for each query head), output", "output gate, norm over all heads",
        "softmax, biases, norms of queries and keys"},
-      {"hgrn2", "queries, values (a copy for each query head), output; minus the keys as the forget gate", "lower bounds, norm over all heads",
-       "softmax, positions, biases, norms of queries and keys"},
+      {"hgrn2", "queries, values (a copy for each query head), output; minus the keys as the forget gate",
+       "lower bounds, norm over all heads", "softmax, positions, biases, norms of queries and keys"},
       {"gated_deltanet", "queries, keys and values (a copy for each query head), output",
-       "output gate, write and forget gates, norm; convolutions that begin as none", "softmax, positions, biases, norms of queries and keys"},
+       "output gate, write and forget gates, norm; convolutions that begin as none",
+       "softmax, positions, biases, norms of queries and keys"},
       {"mixture", "everything in the softmax branch; queries, values, output and minus the keys in the linear one",
        "a norm of each branch and of each linear head", "nothing in the softmax branch"},
   };
