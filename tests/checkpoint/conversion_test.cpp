@@ -42,6 +42,7 @@ TEST(ReadConversion, OnlySoftmaxTransformersAndListsThatFit) {
   const auto refusal = [&](const char* rules) { return refused([&] { recipe::converted(dense, recipe::read_conversion(rules)); }); };
   EXPECT_THAT(refusal("gla*4"), AllOf(HasSubstr("divides the model's 6 layers"), HasSubstr("4 layers")));
   EXPECT_EQ(recipe::converted(dense, recipe::read_conversion("gla*2,softmax")).mixers.size(), 3u);
+  EXPECT_THAT(refusal("gla,mixture"), HasSubstr("both read the options [model.gla]"));
   dense.causal = false;
   EXPECT_THAT(refusal("gla"), HasSubstr("a causal model"));
   dense.causal = true;

@@ -363,6 +363,20 @@ TEST_F(EngineSettings, WhatCanNeverRunIsRefusedAtOnce) {
 }
 
 // A text that would outgrow its memory ends there, and says so.
+// A page that two sequences share is copied by the one that writes on: that is a page more than the tokens need.
+TEST_F(EngineSettings, TheCopyOfASharedPageCounts) {
+  model::DecoderState state = decoder_.make_state();
+  const int64_t row = state.add();
+  advance(decoder_, std::vector<Continuation>{{row, {1, 2, 3}}}, state);
+  EXPECT_EQ(state.page_bytes_to_append(row, 1), 0);
+  const int64_t fork = state.fork(row);
+  EXPECT_EQ(state.page_bytes_to_append(row, 1), state.page_bytes());
+  EXPECT_EQ(state.page_bytes_to_append(fork, 1), state.page_bytes());
+  EXPECT_EQ(state.page_bytes_to_append(fork, kPageOfEngine), 2 * state.page_bytes()) << "and the next page";
+  state.drop(fork);
+  EXPECT_EQ(state.page_bytes_to_append(row, 1), 0) << "nobody shares it any more";
+}
+
 TEST_F(EngineSettings, ATextEndsWhereMemoryDoes) {
   const model::DecoderState shape = decoder_.make_state();
   Engine engine(decoder_, {.sequences = 1, .bytes = shape.row_bytes() + 2 * shape.page_bytes()});

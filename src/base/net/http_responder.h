@@ -30,7 +30,7 @@ struct HttpReply {
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-// What the threads that make answers hand to the thread of the connections. Used by HttpServer and HttpResponder.
+// The queue in which threads that make answers hand them to the thread of the connections. Used by HttpServer and HttpResponder.
 class HttpOutbox {
  public:
   struct Piece {

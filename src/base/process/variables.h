@@ -3,7 +3,7 @@
 
 namespace longhaul {
 
-// What the user has set stays. Before other threads are there that read variables.
+// Does nothing where the user has set the variable. Call it before other threads read variables.
 void set_variable_if_unset(const char* name, const char* value);
 
 }  // namespace longhaul

@@ -1,15 +1,13 @@
 #include "base/text/base64.h"
 
+#include <openssl/evp.h>
+
 namespace longhaul {
 
-std::string base64(std::string_view text) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < text.size(); i += 3) {
-    const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
-    const unsigned bits = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
-    for (size_t digit = 0; digit < 4; ++digit) out += digit > text.size() - i ? '=' : kDigits[bits >> (18 - 6 * digit) & 63];
-  }
+std::string base64(std::string_view bytes) {
+  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');  // OpenSSL ends it with a zero
+  const auto* const begin = reinterpret_cast<const unsigned char*>(bytes.data());
+  out.resize(static_cast<size_t>(EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), begin, static_cast<int>(bytes.size()))));
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Base64 with "+" and "/", padded (RFC 4648 §4).
+// Base64 with "+" and "/", padded (RFC 4648 §4). At most 1 GiB.
 #pragma once
 
 #include <string>

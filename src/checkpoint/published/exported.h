@@ -1,4 +1,4 @@
-// What both exports share (export.h, export_gguf.h): the family whose names a model's tensors get, public
+// The parts that both exports share (export.h, export_gguf.h): the family whose names a model's tensors get, public
 // tensors read from a checkpoint one at a time, and the tokenizer of a run.
 #pragma once
 

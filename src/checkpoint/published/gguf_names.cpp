@@ -129,7 +129,7 @@ void check_experts(const ModelConfig& config, const std::string& architecture) {
   if (!config.dense_layers.empty()) refuse("experts in every layer", "layers without experts");
 }
 
-// What divides the frequencies of each pair of channels, with llama3's scaling.
+// The divisor of each pair of channels' frequency under llama3's scaling.
 std::vector<float> frequency_factors(const ModelConfig& config) {
   recipe::SoftmaxOptions plain = config.softmax;
   plain.rotary_scaling = recipe::RotaryScaling::kNone;

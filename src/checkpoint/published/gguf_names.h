@@ -1,4 +1,4 @@
-// What a GGUF file of a model holds, as llama.cpp reads it: its names and orders for the tensors of a family,
+// The content of a model's GGUF file, as llama.cpp reads it: its names and orders for the tensors of a family,
 // and the fields that say what the model computes.
 #pragma once
 

@@ -13,7 +13,7 @@
 // experts (G = 1, each a copy) as much again; to undo this, down is multiplied by G / (scale + S). With no token
 // dropped, the model's logits are therefore those of the dense model.
 //
-// Where they are not normalised (softmax scores as they are), a fresh router gives each of N experts about 1 / N,
+// Softmax scores that are not normalised are about 1 / N for each of N experts while the router is fresh,
 // and a token's k experts with S shared ones count S + scale · k / N: each of gate, up and down is multiplied by
 // the inverse cube root of that number (SpikingBrain, docs/sources/spikingbrain.md §2.3: 0.98 for S = k = 1 and
 // N = 16). That is approximate, because SiLU is not homogeneous and routers are not quite even: the output of a
@@ -48,7 +48,7 @@ class Upcycling {
     std::string name;
     layout::Rectangle box;
     double factor = 1;
-    // Of shared experts, which are one channel mixer of their total width: the tensor stands so often along this
+    // Shared experts are one channel mixer of their total width: the tensor is repeated so often along this
     // dimension, and `box` is one of the repeated tensor.
     int64_t copies = 1;
     size_t copied_dimension = 0;

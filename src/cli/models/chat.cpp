@@ -13,6 +13,7 @@
 #include "base/text/utf8.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
+#include "cli/models/model_options.h"
 #include "cli/models/model_tokenizer.h"
 #include "cli/output.h"
 #include "data/chat/chat_format.h"
@@ -241,9 +242,7 @@ void add_chat(Command& program) {
       .at_most(1 << 24)
       .default_shown();
   chat.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  chat.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  chat.option("--experts", arguments->experts, "int8: weights of experts in eight bits (default: as --dtype says)").one_of({"int8"});
-  chat.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  add_model_options(chat, arguments->dtype, arguments->experts, arguments->device);
   chat.json_flag(arguments->json);
   chat.on_run([arguments] { return run(*arguments); });
 }

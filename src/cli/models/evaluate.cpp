@@ -15,6 +15,7 @@
 #include "base/threads/parallel.h"
 #include "cli/command.h"
 #include "cli/models/evaluate.h"
+#include "cli/models/model_options.h"
 #include "cli/models/model_tokenizer.h"
 #include "cli/output.h"
 #include "comm/communicator.h"
@@ -250,11 +251,7 @@ void add_evaluate(Command& program) {
       .at_least(1)
       .at_most(1024);
   evaluate.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  evaluate.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  evaluate
-      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
-      .one_of({"int8"});
-  evaluate.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  add_model_options(evaluate, arguments->dtype, arguments->experts, arguments->device);
   evaluate.json_flag(arguments->json);
   evaluate.on_run([arguments] { return run(*arguments); });
 }

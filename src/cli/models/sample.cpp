@@ -13,6 +13,7 @@
 #include "base/text/text.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
+#include "cli/models/model_options.h"
 #include "cli/models/model_tokenizer.h"
 #include "cli/models/write_routes.h"
 #include "cli/output.h"
@@ -284,11 +285,7 @@ void add_sample(Command& program) {
       .at_most(1000);
   sample.option("--seed", arguments->settings.seed, "of the draws; text i of several (from 0) has those of --seed + i").default_shown();
   sample.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  sample.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  sample
-      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
-      .one_of({"int8"});
-  sample.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  add_model_options(sample, arguments->dtype, arguments->experts, arguments->device);
   sample.json_flag(arguments->json);
   sample.on_run([arguments] { return run(*arguments); });
 }

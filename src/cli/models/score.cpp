@@ -7,6 +7,7 @@
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
 #include "cli/models/write_routes.h"
+#include "cli/models/model_options.h"
 #include "cli/output.h"
 #include "data/tokenizer/commands.h"
 #include "generate/routes_file.h"
@@ -143,11 +144,7 @@ void add_score(Command& program) {
       "--replay-routes", arguments->replay_routes,
       "send every token to the experts that this file of `sample` or `score` --routes says; their weights are this model's. Without --ids its "
       "sequences are scored, one behind the other");
-  score.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  score
-      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
-      .one_of({"int8"});
-  score.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  add_model_options(score, arguments->dtype, arguments->experts, arguments->device);
   score.on_run([arguments] { return run(*arguments); });
 }
 

@@ -98,6 +98,9 @@ void require_convertible(const ModelConfig& dense, const Conversion& conversion)
              fmt::format("layers of {}", names_of(mixer)[static_cast<size_t>(mixer)]), "leave --convert out: the model is none");
   }
   if (!dense.causal) refuse("a causal model", "one that reads both ways", "leave --convert out");
+  const auto has = [&](Mixer mixer) { return std::ranges::find(conversion.mixers, mixer) != conversion.mixers.end(); };
+  if (has(Mixer::kGla) && has(Mixer::kMixture))
+    refuse("gla or mixture: both read the options [model.gla], and mixture ties its keys", conversion.text, "use one of them");
   const int64_t length = std::ssize(conversion.mixers);
   if (dense.layers % length != 0) {
     refuse(fmt::format("a list whose length divides the model's {} layers", dense.layers),

@@ -12,8 +12,8 @@
 //   lightning        linear attention with a fixed decay for each head (MiniMax-01)
 //   hgrn2            keys are one minus the forget gate, whose logits begin as the negative keys
 //   gated_deltanet   the delta rule with a decay for each head
-//   mixture          softmax attention beside gla with tied keys, each normalised (SpikingBrain-76B); window:KEYS
-//                    elsewhere in the list does not narrow it
+//   mixture          softmax attention beside gla with tied keys, each normalised (SpikingBrain-76B). It cannot stand in
+//                    one list with gla, because a model has one set of options for both
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 // driver_service_test.cpp.
 #include <csignal>
 
-#include "control/driver_service_fixture.h"
+#include "control/driver/driver_service_fixture.h"
 #include "control/wire/channel.h"
 
 namespace longhaul::control {

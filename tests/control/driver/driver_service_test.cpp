@@ -1,7 +1,7 @@
 // ctest: label=fault timeout=300
 // The driver with its daemons and ranks as processes; the ranks pretend to train (pretended_run/main.cpp). What a person sees of a run whose
 // ranks are killed or stopped, whose nodes are lost, whose driver is killed and typed again. With ranks that train: tests/cli.
-#include "control/driver_service_fixture.h"
+#include "control/driver/driver_service_fixture.h"
 
 namespace longhaul::control {
 namespace {

@@ -2,7 +2,7 @@
 // journal that is lost.
 #include <gmock/gmock.h>
 
-#include "control/driver_bench.h"
+#include "control/driver/driver_bench.h"
 
 namespace longhaul::control {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "checkpoint/open_model.h"
 #include "cli/command.h"
+#include "cli/models/model_options.h"
 #include "cli/models/model_tokenizer.h"
 #include "cli/output.h"
 #include "cli/secret_file.h"
@@ -158,11 +159,7 @@ void add_serve(Command& program) {
       .at_least(0)
       .default_shown();
   serve.option("--tokenizer", arguments->tokenizer, "tokenizer.json (default: the run's own)");
-  serve.option("--dtype", arguments->dtype, "bf16, fp32 or fp64 (default: as trained)");
-  serve
-      .option("--experts", arguments->experts, "int8: weights of experts in eight bits (docs/design/decoding.md; default: as --dtype says)")
-      .one_of({"int8"});
-  serve.option("--device", arguments->device, "auto (a GPU when there is one), cpu, cuda or cuda:N").default_shown();
+  add_model_options(serve, arguments->dtype, arguments->experts, arguments->device);
   serve.on_run([arguments] {
     install_signal_handlers(false);
     return run(*arguments);

@@ -1,5 +1,5 @@
 // What DriverCore does about ranks and nodes that fail.
-#include "control/driver_bench.h"
+#include "control/driver/driver_bench.h"
 
 #include <gmock/gmock.h>
 

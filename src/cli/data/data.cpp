@@ -13,7 +13,7 @@
 #include "base/text/path_text.h"
 #include "base/text/text.h"
 #include "cli/command.h"
-#include "cli/data_documents.h"
+#include "cli/data/documents.h"
 #include "cli/output.h"
 #include "data/run_data.h"
 #include "data/tokens/cache.h"

@@ -1,4 +1,4 @@
-#include "cli/data_documents.h"
+#include "cli/data/documents.h"
 
 #include <fmt/format.h>
 

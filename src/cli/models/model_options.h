@@ -1,0 +1,13 @@
+// The options that every command has which computes with a trained model.
+#pragma once
+
+#include <string>
+
+#include "cli/command.h"
+
+namespace longhaul::cli {
+
+// --dtype, --experts and --device, as checkpoint::open_model and device_named take them.
+void add_model_options(Command& command, std::string& dtype, std::string& experts, std::string& device);
+
+}  // namespace longhaul::cli
