@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/net/http.h"
 #include "base/random.h"
+#include "base/statistics.h"
 #include "base/threads/worker.h"
 #include "recipe/load.h"
 #include "serve/server.h"
@@ -14,13 +15,8 @@
 namespace longhaul::bench {
 namespace {
 
-double median_of(std::vector<double> milliseconds) {
-  std::sort(milliseconds.begin(), milliseconds.end());
-  return milliseconds[milliseconds.size() / 2];
-}
-
 Timing timing_of_runs(const std::vector<double>& milliseconds) {
-  return {median_of(milliseconds), *std::ranges::min_element(milliseconds), *std::ranges::max_element(milliseconds),
+  return {median(milliseconds), *std::ranges::min_element(milliseconds), *std::ranges::max_element(milliseconds),
           std::ssize(milliseconds)};
 }
 
@@ -71,12 +67,12 @@ class Clients {
     const auto rate = [&](int64_t texts, double milliseconds) {
       return static_cast<double>(texts * request_.tokens) / (milliseconds * 1e-3);
     };
-    const double of_all = rate(request_.clients, median_of(together)), of_one = rate(request_.alone, median_of(alone));
+    const double of_all = rate(request_.clients, median(together)), of_one = rate(request_.alone, median(alone));
     result.figures = {{"tokens_per_second_together", of_all},
                       {"tokens_per_second_one_client", of_one},
                       {"ratio", of_all / of_one},
-                      {"first_token_ms", median_of(first)},
-                      {"cached_first_token_ms", median_of(again)}};
+                      {"first_token_ms", median(first)},
+                      {"cached_first_token_ms", median(again)}};
   }
 
  private:
