@@ -53,6 +53,7 @@ const std::vector<Group>& groups() {
 train::TaskEntries tasks() { return language::tasks(); }
 
 void register_commands(Command& program) {
+  train::declare_options(tasks());
   for (const Group& group : groups()) {
     program.heading(group.heading);
     for (const Add add : group.commands) add(program);
