@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "layout/freezing.h"
 #include "layout/split.h"
 #include "layout/width.h"
 #include "recipe/architecture/toeplitz.h"
@@ -269,6 +270,7 @@ bool kept_wide(const ParameterSpec& spec) {
 std::vector<ParameterSpec> parameters(const ModelConfig& config) {
   std::vector<ParameterSpec> list = Builder(config).build();
   if (config.mup_base_hidden > 0) apply_width(list, Builder(widened(config, 2)).build(), config);
+  freeze(list, config.frozen);
   return list;
 }
 

@@ -60,6 +60,9 @@ struct ParameterSpec {
   int64_t expert = -1;  // -1: not in an expert
   int64_t ahead = -1;   // Index of the module that predicts further ahead (model/decoder.h); -1: in none.
   bool trainable = true;
+  bool frozen = false;                        // by train.freeze: nothing changes it, and it is not trainable
+  std::string set;                            // of the task's sets of tensors (layout/parameter_sets.h); empty: the main one
+  std::string drawn_as;                       // the tensor whose initial values it has; empty: its own
   std::vector<int64_t> pipeline_ranks = {0};  // pipeline ranks that use it, ascending (parameters_of)
   // How the tensor grows in a wider model; under muP its initialisation and learning rate follow from it
   // (layout/width.h).

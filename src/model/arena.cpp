@@ -117,6 +117,12 @@ void hand_out(const std::vector<Parameter*>& parameters, const layout::Range& sh
 
 }  // namespace
 
+bool Arena::frozen() const {
+  return std::ranges::all_of(parameters, [](const Parameter* parameter) {
+    return std::ranges::all_of(parameter->parts, [](const Part& part) { return part.spec.frozen; });
+  });
+}
+
 void Arena::take_gradients() const {
   if (!trains() || has_memory(gradients)) return;
   const MemoryPurposeScope scope(MemoryPurpose::kGradients);
@@ -156,8 +162,11 @@ Arena& ParameterSet::arena_of(Parameter& parameter) {
   const std::string where = spec.layer < 0 ? "outside the layers" : fmt::format("layers.{}", spec.layer);
   std::string stages;  // those that share it must have the same arena, and cut it in the same places
   for (const int64_t rank : spec.pipeline_ranks) stages += fmt::format("{}{}", stages.empty() ? " and stages " : "-", rank);
-  const std::string name = fmt::format("{} over {}{}{}", where, parameter.gradient_partial_over.text(),
-                                       spec.pipeline_ranks.size() > 1 ? stages : "", layout::kept_wide(spec) ? ", wide" : "");
+  const std::string of_set = spec.set.empty() ? "" : spec.set + ".";
+  const std::string name = of_set +
+                           fmt::format("{} over {}{}{}", where, parameter.gradient_partial_over.text(),
+                                       spec.pipeline_ranks.size() > 1 ? stages : "", layout::kept_wide(spec) ? ", wide" : "") +
+                           (spec.frozen ? ", frozen" : "");  // apart, so that what trains is cut into even shares
   const auto found = std::ranges::find_if(arenas_, [&](const auto& arena) { return arena->name == name; });
   if (found != arenas_.end()) return **found;
   return *arenas_.emplace_back(std::make_unique<Arena>(Arena{.name = name, .layer = spec.layer}));

@@ -30,6 +30,7 @@ struct Arena {
   layout::AxisSet sharers{}, share_copies{};  // among these, the ranks that each have a share, and the ranks that hold copies of one share
   bool cut() const { return value_shares.size() > 1; }
   bool trains() const { return gradients.defined() && gradients.numel() > 0; }
+  bool frozen() const;            // no step changes a value of it
   void take_gradients() const;    // gives the whole gradients memory, filled with zeros, where they have none
   void forget_gradients() const;  // zeros, or no memory
   void zero_others() const;       // zeroes the part of whole gradients that is not this rank's share

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/by_device.h"
+#include "layout/freezing.h"
 #include "model/arena.h"
 #include "tensor/random_fill.h"
 
@@ -102,6 +103,11 @@ Part ParameterSet::part_of(const layout::ParameterSpec& spec, Parameter& holder)
 
 Parameter& ParameterSet::store(std::unique_ptr<Parameter> parameter) {
   LONGHAUL_ASSERT(arenas_.empty(), "{} comes after the memory was made", parameter->name);
+  if (use_ == Use::kTraining) {
+    std::vector<layout::ParameterSpec> of_product;
+    for (const Part& part : parameter->parts) of_product.push_back(part.spec);
+    layout::require_frozen_together(of_product);
+  }
   parameter->frozen =
       use_ != Use::kTraining || std::ranges::none_of(parameter->parts, [](const Part& part) { return part.spec.trainable; });
   for (size_t part = 0; part < parameter->parts.size(); ++part) {
@@ -237,12 +243,12 @@ void ParameterSet::initialise(uint64_t seed) {
         case layout::Init::Kind::kSteps:
         case layout::Init::Kind::kLogRows:
         case layout::Init::Kind::kTimescales:
-          fill_coefficients(view, spec, RandomStream(seed, "init/" + spec.tensor.name),
+          fill_coefficients(view, spec, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)),
                             whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
         case layout::Init::Kind::kNormal:
-          fill_normal(view, RandomStream(seed, "init/" + spec.tensor.name), spec.init.std, spec.tensor.global_shape,
-                      whole ? parameter->parts[i].held : parameter->parts[i].own);
+          fill_normal(view, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)), spec.init.std,
+                      spec.tensor.global_shape, whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
       }
       if (int8) parameter->write_int8(i, view);

@@ -95,19 +95,25 @@ std::string Table::markdown() const {
 }
 
 Table parameter_table(std::span<const ParameterGroup> groups) {
-  Table table("parameters; those that a token passes through: without embedding and head, chosen experts alone",
-              {{"group"}, {"tensors", Align::kRight}, {"values", Align::kRight}, {"per token", Align::kRight}, {"share", Align::kRight}});
   ParameterGroup all{.name = "total"};
   for (const auto& group : groups) {
+    all.frozen += group.frozen;
     all.tensors += group.tensors;
     all.values += group.values;
     all.values_per_token += group.values_per_token;
   }
-  for (const auto& group : groups) {
-    table.row({group.name, count_text(group.tensors), count_text(group.values), count_text(group.values_per_token),
-               share(group.values, all.values)});
-  }
-  table.total({all.name, count_text(all.tensors), count_text(all.values), count_text(all.values_per_token), ""});
+  std::vector<Column> columns = {{"group"}, {"tensors", Align::kRight}, {"values", Align::kRight}, {"per token", Align::kRight}};
+  if (all.frozen > 0) columns.push_back({"trained", Align::kRight});
+  columns.push_back({"share", Align::kRight});
+  const auto cells = [&](const ParameterGroup& group, const std::string& share_of_all) {
+    std::vector<std::string> row = {group.name, count_text(group.tensors), count_text(group.values), count_text(group.values_per_token)};
+    if (all.frozen > 0) row.push_back(count_text(group.values - group.frozen));
+    row.push_back(share_of_all);
+    return row;
+  };
+  Table table("parameters; those that a token passes through: without embedding and head, chosen experts alone", std::move(columns));
+  for (const auto& group : groups) table.row(cells(group, share(group.values, all.values)));
+  table.total(cells(all, ""));
   return table;
 }
 

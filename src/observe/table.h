@@ -44,6 +44,7 @@ struct ParameterGroup {
   std::string name;  // "embedding", "mixer", "experts"
   int64_t tensors = 0, values = 0;
   int64_t values_per_token = 0;  // those that one token uses (layout::activated_elements)
+  int64_t frozen = 0;            // those that do not train
 };
 Table parameter_table(std::span<const ParameterGroup> groups);
 

@@ -169,7 +169,7 @@ void take_width_factors(const recipe::OptimOptions& options, model::ParameterSet
     for (model::Part& part : parameter->parts) {
       layout::ParameterSpec& spec = part.spec;
       if (spec.width_factor == 1) continue;
-      const size_t rule = recipe::rule_of(options, spec.tensor.role, spec.layer, spec.tensor.global_shape);
+      const size_t rule = recipe::rule_of(options, spec.tensor.role, spec.layer, spec.tensor.global_shape, spec.set);
       spec.lr_factor = layout::lr_factor_of_width(spec.width, spec.width_factor, recipe::optim_rule(options, rule).options);
     }
   }

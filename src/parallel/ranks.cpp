@@ -90,8 +90,8 @@ Sharding* Ranks::sharding_of(model::ParameterSet& parameters) const {
   return static_cast<Sharding*>(parameters.watched_by());
 }
 
-void Ranks::share_values(model::ParameterSet& parameters) const {
-  if (Sharding* sharding = sharding_of(parameters)) sharding->share_values();
+void Ranks::share_values(model::ParameterSet& parameters, bool by_step) const {
+  if (Sharding* sharding = sharding_of(parameters)) sharding->share_values(by_step);
 }
 
 void Ranks::settle_values(model::ParameterSet& parameters) const {

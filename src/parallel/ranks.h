@@ -67,7 +67,8 @@ class Ranks {
   }  // the turns of paired passes; null: passes run one after the other (parallel/pipeline/pipeline.h)
 
   // Called after an optimizer step, or after a checkpoint was read: distributes the shares of values that this rank wrote to all ranks that hold copies.
-  void share_values(model::ParameterSet& parameters) const;
+  // by_step: frozen values are not distributed again.
+  void share_values(model::ParameterSet& parameters, bool by_step = false) const;
   void settle_values(
       model::ParameterSet& parameters) const;  // waits until no other rank reads this rank's share, so that it may be written
   Sharding* sharding_of(model::ParameterSet& parameters) const;  // null: copies are whole

@@ -46,11 +46,12 @@ void Sharding::wait_for(Held& held) {
   held.on_its_way = false;
 }
 
-void Sharding::share_values() {
+void Sharding::share_values(bool by_step) {
   const at::NoGradGuard no_gradient;
   for (auto& [layer, arenas] : layers_) {
     for (Held& held : arenas) {
       wait_for(held);  // nobody has used it
+      if (by_step && held.whole && held.arena->frozen()) continue;
       if (held.arena->values_come) {
         held.arena->forget_values();
         held.whole = false;

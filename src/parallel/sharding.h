@@ -33,7 +33,8 @@ class Sharding final : public model::ParameterWatch {
   // All three arguments must outlive this object, which lives with the parameters.
   Sharding(model::ParameterSet& parameters, Group values, Group gradients);
 
-  void share_values();   // this rank has written its share of every value
+  // This rank has written its share of every value; by_step: but of the frozen ones.
+  void share_values(bool by_step);
   void gather_values();  // makes every value whole until the next pass
   void settle_values();  // waits until no gather reads this rank's share
 

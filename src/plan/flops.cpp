@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "layout/parameters.h"
+#include "layout/freezing.h"
 #include "recipe/architecture/toeplitz.h"
 
 namespace longhaul::plan {
@@ -19,14 +19,41 @@ double parameters_in_products(const recipe::ModelConfig& config, const layout::P
   return share * static_cast<double>(spec.elements());
 }
 
+// The part of a tensor's three products that is computed: 1 where nothing is frozen.
+double computed(const layout::TensorPasses& passes) { return static_cast<double>(passes.products()) / 3; }
+
+// The product with the head that has no tensor of its own in the list: of an embedding that serves as head, and
+// of each module that predicts further ahead.
+double computed_of_head(const std::vector<layout::ParameterSpec>& list) {
+  const auto trains = [](const layout::ParameterSpec& spec) { return spec.trainable; };
+  const auto is_head = [](const layout::ParameterSpec& spec) { return spec.tensor.role == layout::Role::kHead; };
+  auto head = std::ranges::find_if(list, is_head);
+  if (head == list.end()) head = std::ranges::find_if(list, [](const auto& spec) { return spec.tensor.role == layout::Role::kEmbedding; });
+  // The table trains, so what is looked up in it has a gradient too.
+  const bool before = std::ranges::any_of(list, [&](const auto& spec) { return trains(spec) && !is_head(spec); });
+  return computed({.input_gradient = before, .own_gradient = head != list.end() && head->trainable});
+}
+
 double matrix_parameters(const recipe::ModelConfig& config) {
   double sum = 0;
-  for (const auto& spec : layout::parameters(config)) sum += parameters_in_products(config, spec);
+  const std::vector<layout::ParameterSpec> list = layout::parameters(config);
+  const std::vector<layout::TensorPasses> passes = layout::tensor_passes(list);
+  for (size_t i = 0; i < list.size(); ++i) sum += parameters_in_products(config, list[i]) * computed(passes[i]);
+  const double head = computed_of_head(list);
   // Each module's product with the head.
-  sum += static_cast<double>(config.predict_ahead * config.vocabulary * config.hidden);
+  sum += head * static_cast<double>(config.predict_ahead * config.vocabulary * config.hidden);
   // The head's product is still computed.
-  if (config.tie_embeddings) sum += static_cast<double>(config.vocabulary * config.hidden);
+  if (config.tie_embeddings) sum += head * static_cast<double>(config.vocabulary * config.hidden);
   return sum;
+}
+
+// The part of the FLOPs of a layer's attention and recurrence that is computed, forward and backward: their
+// backward pass leads to the gradient of what the output's projection reads.
+double computed_of_mixer(const std::vector<layout::ParameterSpec>& list, const std::vector<layout::TensorPasses>& passes, int64_t layer) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (list[i].layer == layer && list[i].tensor.role == layout::Role::kOutput) return passes[i].input_gradient ? 1 : 1.0 / 3;
+  }
+  return 1;
 }
 
 // Mean number of keys that a token sees over a sequence, counting the token itself half; window 0: all before
@@ -48,10 +75,12 @@ double recurrence_flops(const recipe::OperatorSizes& sizes) {
 double flops_again_per_token(const recipe::ModelConfig& config, recipe::Recompute recompute) {
   if (recompute != recipe::Recompute::kFull) return 0;
   double flops = 0;
-  for (const auto& spec : layout::parameters(config)) {
-    if (spec.layer >= 0 && spec.ahead < 0) flops += 2 * parameters_in_products(config, spec);
+  const std::vector<layout::ParameterSpec> list = layout::parameters(config);
+  const int64_t first = layout::first_layer_backward(list, config.layers);
+  for (const auto& spec : list) {
+    if (spec.layer >= first && spec.ahead < 0) flops += 2 * parameters_in_products(config, spec);
   }
-  for (int64_t l = 0; l < config.layers; ++l) flops += recurrence_flops(recipe::operators_of_layer(config, l)) / 3;
+  for (int64_t l = first; l < config.layers; ++l) flops += recurrence_flops(recipe::operators_of_layer(config, l)) / 3;
   return flops;
 }
 
@@ -59,16 +88,19 @@ TokenFlops training_flops_per_token(const recipe::ModelConfig& config, int64_t s
   TokenFlops flops{.matrices = 6 * matrix_parameters(config)};
   const recipe::RecurrenceSizes toeplitz = recipe::toeplitz_sizes(config);
   flops.recurrence += 12 * static_cast<double>(toeplitz.heads * toeplitz.key * toeplitz.value);
+  const std::vector<layout::ParameterSpec> list = layout::parameters(config);
+  const std::vector<layout::TensorPasses> passes = layout::tensor_passes(list);
   for (int64_t each = 0; each < config.layers + (config.layers > 0 ? config.predict_ahead : 0); ++each) {
     // Modules that predict further ahead have a layer like the last one.
     const int64_t l = std::min(each, config.layers - 1);
     const recipe::OperatorSizes sizes = recipe::operators_of_layer(config, l);
     const recipe::AttentionSizes& attention = sizes.attention;
     const double tokens = static_cast<double>(sequence),
-                 channels = static_cast<double>(attention.heads * (attention.head_dim + attention.value_dim));
-    flops.attention_full += 6 * channels * tokens;
-    flops.attention_causal += 6 * channels * (attention.causal ? keys_seen(tokens, config.softmax.window(l)) : tokens);
-    flops.recurrence += recurrence_flops(sizes);
+                 channels = static_cast<double>(attention.heads * (attention.head_dim + attention.value_dim)),
+                 computed = each < config.layers ? computed_of_mixer(list, passes, l) : 1;
+    flops.attention_full += computed * 6 * channels * tokens;
+    flops.attention_causal += computed * 6 * channels * (attention.causal ? keys_seen(tokens, config.softmax.window(l)) : tokens);
+    flops.recurrence += computed * recurrence_flops(sizes);
   }
   return flops;
 }

@@ -8,6 +8,9 @@
 // one (Megatron) if the model is causal. A linear recurrence counts its algorithmic minimum, which is also
 // that of one sum over a whole document (kernels/bidirectional). Recomputation is never counted; the
 // utilisation that includes it (HFU) adds flops_again_per_token().
+// A frozen tensor (layout/freezing.h) counts what is computed: of the 6 of its product, the 2 for its own
+// gradient are missing, and those for the gradient of its input where nothing before it trains; attentions
+// and recurrences of such layers have a forward pass only.
 #pragma once
 
 #include "recipe/architecture/model_config.h"

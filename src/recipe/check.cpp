@@ -172,6 +172,8 @@ void elastic(const Recipe& recipe, Problems& out) {
 // Fragments are sent one after the other, so that each has arrived before the next one goes.
 void late_exchanges(const Recipe& recipe, const auto& refuse) {
   const OuterOptions& options = recipe.optim.outer;
+  if (options.method != Outer::kNone && recipe.optim.average > 0)
+    refuse({"optim.outer", "optim.average"}, "the weights of workers of an outer loop are not averaged over steps", "optim.average=0");
   const int64_t fragments = outer_fragments_of(options), layers = recipe.model.layers;
   if (fragments > layers) {
     refuse({"optim.outer_fragments", "model.layers"}, fmt::format("{} fragments of {} layers: some would be empty", fragments, layers),

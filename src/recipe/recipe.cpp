@@ -8,12 +8,18 @@ OptionSet options_of(Recipe& recipe) {
   declare(set, recipe.model);
   declare(set, recipe.data);
   declare(set, recipe.train);
+  set.add(
+      "train.freeze", recipe.model.frozen,
+      "Patterns of names of tensors that keep their values: [\"layers.0.*\", \"embedding.weight\"]; * stands for any letters, ? for one. Such "
+      "tensors have no gradient, no optimizer state and no weight decay, and no work is done for them. Tensors of one matrix product "
+      "are frozen together.");
   declare(set, recipe.recall);
   declare(set, recipe.optim);
   declare(set, recipe.sample);
   declare(set, recipe.parallel);
   declare(set, recipe.observe);
   declare(set, recipe.guard);
+  declare(set, recipe.outside);
   return set;
 }
 

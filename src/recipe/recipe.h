@@ -10,6 +10,7 @@
 #include "recipe/sections/guard_options.h"
 #include "recipe/sections/observe_options.h"
 #include "recipe/sections/optim_options.h"
+#include "recipe/sections/outside_options.h"
 #include "recipe/sections/parallel_options.h"
 #include "recipe/sections/recall_options.h"
 #include "recipe/sections/train_options.h"
@@ -31,6 +32,7 @@ struct Recipe {
   ParallelOptions parallel;
   ObserveOptions observe;
   GuardOptions guard;
+  OutsideOptions outside;  // of tasks, added by add_outside_options()
   bool operator==(const Recipe&) const = default;
 };
 

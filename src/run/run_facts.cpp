@@ -76,13 +76,15 @@ std::string tables_of(const RunFacts& facts, double epochs, bool colours) {
   const auto& recipe = facts.recipe.recipe;
   std::map<std::string, observe::ParameterGroup> groups;
   for (const auto& spec : facts.model.parameters()) {
-    const std::string name = spec.expert >= 0 ? "experts"
-                             : spec.layer < 0 ? spec.tensor.name.substr(0, spec.tensor.name.find('.'))
-                                              : "layers, other";
+    const std::string name = !spec.set.empty()  ? spec.set
+                             : spec.expert >= 0 ? "experts"
+                             : spec.layer < 0   ? spec.tensor.name.substr(0, spec.tensor.name.find('.'))
+                                                : "layers, other";
     auto& group = groups[name];
     group.name = name;
     ++group.tensors;
     group.values += spec.elements();
+    group.frozen += spec.frozen ? spec.elements() : 0;
     group.values_per_token += facts.model.activated_elements(spec);
   }
   std::vector<observe::ParameterGroup> rows;

@@ -18,6 +18,7 @@
 #include "checkpoint/disk/writers.h"
 #include "comm/clock_offset.h"
 #include "data/corpus/compression_baseline.h"
+#include "layout/freezing.h"
 #include "observe/events/event_log.h"
 #include "observe/table.h"
 #include "observe/tensorboard.h"
@@ -104,6 +105,7 @@ class RankRun {
   observe::EventWriter& open_events();
   void open_trace(int64_t generation);
   int64_t planned_of_rank() const;  // bytes at its fullest
+  void require_frozen(const model::ParameterSet& parameters) const;
   void tell_what_is_held(train::Task& task, optim::Optimizer& optimizer, const optim::OuterLoop* outer) const;
   void tell_what_was_waited(const optim::OuterLoop* outer, double seconds) const;
   void tell_what_was_sent(int64_t step) const;
@@ -284,10 +286,24 @@ void RankRun::begin(train::Trainer& trainer, observe::EventWriter& events) {
   reset_memory_peaks();  // what is measured is training's, not what was needed to prepare it
 }
 
+// A task that does not take train.freeze would train what was to stay as it is.
+void RankRun::require_frozen(const model::ParameterSet& parameters) const {
+  for (const layout::ParameterSpec& spec : parameters.specs()) {
+    if (spec.frozen || !layout::is_frozen(recipe_.model.frozen, spec.tensor.name)) continue;
+    throw Error({.code = ExitCode::kInternal,
+                 .what = "the task does not freeze what train.freeze names",
+                 .expected = "a list of tensors that went through layout::freeze()",
+                 .found = spec.tensor.name,
+                 .where = fmt::format("train.task = \"{}\"", recipe_.train.task),
+                 .hint = "without train.freeze the task can be trained"});
+  }
+}
+
 train::Outcome RankRun::run() {
   const TrainingThread trains;
   const auto task = facts_.task.make(
       {.recipe = recipe_, .data = facts_.data, .cache = start_.cache, .device = facts_.device, .ranks = ranks_, .share = share()});
+  require_frozen(task->parameters());
   task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
   const auto optimizer =
       optim::make_optimizer(recipe_.optim, task->parameters(), task->precision(), static_cast<uint64_t>(recipe_.train.seed));

@@ -303,7 +303,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   fault_point("step.updated", step);
   const SpanScope span(spans, SpanKind::kValues);
   if (options.router.biased()) move_router_biases(task.parameters(), measured->passes(), ranks, options.router);
-  ranks.share_values(task.parameters());
+  ranks.share_values(task.parameters(), /*by_step=*/true);
   return result;
 }
 

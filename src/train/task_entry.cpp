@@ -8,6 +8,12 @@
 
 namespace longhaul::train {
 
+void declare_options(TaskEntries known) {
+  for (const TaskEntry& entry : known) {
+    if (entry.declare_options != nullptr) recipe::add_outside_options(entry.declare_options);
+  }
+}
+
 const TaskEntry& task_named(TaskEntries known, const std::string& name) {
   const auto found = std::ranges::find(known, name, &TaskEntry::name);
   if (found != known.end()) return *found;

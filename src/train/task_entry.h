@@ -36,8 +36,14 @@ struct TaskEntry {
   void (*write_beside)(const data::RunData& data, const std::filesystem::path& run);
   // The command, without the program's name, that uses what was trained: "sample RUN --prompt …". Both words are quoted for a shell.
   std::string (*next_command)(const recipe::Recipe& recipe, const std::string& run, const std::string& prompt);
+  // Declares the options of the task, which stand in a section of their own (recipe/sections/outside_options.h).
+  // Null: none, or they are part of the recipe.
+  recipe::DeclareOutside declare_options = nullptr;
 };
 using TaskEntries = std::span<const TaskEntry>;
+
+// Makes the options of all entries part of every recipe that is read from now on.
+void declare_options(TaskEntries known);
 
 // Throws kUsage, naming those that are known, where none of the entries has the name.
 const TaskEntry& task_named(TaskEntries known, const std::string& name);

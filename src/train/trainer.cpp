@@ -64,9 +64,10 @@ Trainer::Trainer(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ranks
       corruption_(options_.recipe.recipe, task, optimizer, ranks, events),
       optimizer_state_(optimizer),
       outer_state_(options_.outer != nullptr ? std::make_unique<checkpoint::OuterState>(optimizer, *options_.outer, ranks) : nullptr),
+      average_(task.parameters(), optimizer, options_.recipe.recipe.optim.average),
       state_(with_state_of(
           task, ladder_,
-          {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_, &ramp_})),
+          {outer_state_ ? static_cast<checkpoint::StateProvider*>(outer_state_.get()) : &optimizer_state_, &counters_, &ramp_, &average_})),
       memory_(files, ranks, together_, options_.tier, options_.recipe.recipe.train, events.run(), events.generation(),
               task.parameters().device().is_cpu() ? threads() : 0),
       saver_(
@@ -131,6 +132,7 @@ void Trainer::begin_with(const checkpoint::StartingPoint& from) {
   from.read(checkpoint::tensors_of(state_), options_.recipe);
   if (outer_state_) outer_state_->begin_anew();  // what was read are the anchors: each worker's own weights begin there
   optimizer_.refresh_values();
+  average_.begin();
   ranks_.share_values(task_.parameters());
 }
 
@@ -370,6 +372,7 @@ void Trainer::one_step() {
   result.work.tokens *= ranks_.workers();  // all have as many
   counters_.tokens += result.work.tokens;
   const bool changed_nothing = result.skipped || result.left_out;
+  if (!changed_nothing) average_.after_step();
   counters_.skipped_in_a_row = changed_nothing ? counters_.skipped_in_a_row + 1 : 0;
   counters_.skipped += changed_nothing ? 1 : 0;
   step_seconds_ = watch.seconds();

@@ -35,6 +35,7 @@
 #include "optim/schedule.h"
 #include "recipe/load.h"
 #include "storage/checkpoint_files.h"
+#include "train/averaged_weights.h"
 #include "train/batch_ramp.h"
 #include "train/guards/corruption.h"
 #include "train/guards/spike_ladder.h"
@@ -142,6 +143,7 @@ class Trainer {
   CorruptionChecks corruption_;
   checkpoint::OptimizerState optimizer_state_;
   std::unique_ptr<checkpoint::OuterState> outer_state_;  // of an outer loop, in the place of the one above; null: none
+  AveragedWeights average_;
   std::vector<checkpoint::StateProvider*> state_;
   int64_t step_ = 0;
   int64_t saved_step_ = -1;  // newest on the disk; -1: none

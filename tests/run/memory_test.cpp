@@ -235,6 +235,8 @@ TEST_F(MemoryOfRuns, SumsOfElasticRunsAreWhatIsCounted) {
   }
 }
 
+// Layers that are frozen with all that comes before them keep nothing for a backward pass; none of what is frozen
+// has a gradient, a master or a state.
 // The same losses and norms to the bit; and of what layers keep memory has one block's, which the plan knows.
 TEST_F(MemoryOfRuns, WhatLiesInAFileIsNotInMemory) {
   const std::string activations(longhaul::name_of(MemoryPurpose::kActivations));

@@ -6,6 +6,7 @@
 #include "base/files/temporary_folder.h"
 #include "observe/events/event_log.h"
 #include "recipe/load.h"
+#include "recipe/write.h"
 #include "run/memory.h"
 #include "run/run.h"
 #include "run/run_fixture.h"
@@ -21,6 +22,7 @@ using ::testing::HasSubstr;
 
 class OutsideTasks : public RunFixture, public ::testing::WithParamInterface<std::string> {
  protected:
+  OutsideTasks() { train::declare_options(kOutsideTasks); }
   recipe::LoadedRecipe recipe(const Words& more = {}) const {
     Words words = {"train.task=" + GetParam(),
                    "train.sequence=1",
@@ -93,6 +95,19 @@ TEST_P(OutsideTasks, PhasesAreReportedByTheirNames) {
   EXPECT_THAT(read_text(folder_ / "run" / "report.html"), HasSubstr("choosing_seconds"));
 }
 
+TEST_P(OutsideTasks, AreFrozenByTheirOwnNames) {
+  const std::string frozen = GetParam() == "pictures" ? "train.freeze=convolution.*" : "train.freeze=keys.weight";
+  run("whole", {frozen});
+  run("parts", {frozen, "train.steps=4"});
+  run("parts", {frozen});
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  run("two", {frozen, "parallel.ranks=2", "parallel.zero=2"});
+  for (size_t s = 0; s < 8; ++s) EXPECT_NEAR(losses("two")[s], losses("whole")[s], 1e-12) << "step " << s + 1;
+  run("trained");
+  EXPECT_NE(losses("whole"), losses("trained"));
+  EXPECT_LT(events<observe::RunStart>("whole").at(0).planned_memory_bytes, events<observe::RunStart>("trained").at(0).planned_memory_bytes);
+}
+
 TEST_P(OutsideTasks, ALayoutThatTheTaskDoesNotOfferIsRefused) {
   try {
     run("refused", {"parallel.tp=2", "parallel.ranks=2"});
@@ -134,6 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Both, OutsideTasks, ::testing::Values("pictures", "retr
 
 // Its gradients would stay on the rank that made them, and every rank would go its own way.
 TEST(CarelessTask, LayersThatAreNotMarkedEndTheRun) {
+  train::declare_options(kOutsideTasks);
   const TemporaryFolder folder;
   const recipe::LoadedRecipe recipe =
       recipe::load_defaults({"train.task=careless", "train.sequence=1", "train.batch=4", "train.micro_batch=2", "train.steps=2",
@@ -148,6 +164,67 @@ TEST(CarelessTask, LayersThatAreNotMarkedEndTheRun) {
   }
 }
 
+// As every option: read, checked, printed, compared and written.
+class OutsideTaskOptions : public RunFixture {
+ protected:
+  OutsideTaskOptions() { train::declare_options(kOutsideTasks); }
+  static std::string refused(const std::string& word) {
+    try {
+      recipe::load_defaults({word});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+      return error.what();
+    }
+    return "accepted";
+  }
+};
+
+TEST_F(OutsideTaskOptions, AreReadFromTheirSectionAndWritten) {
+  const recipe::LoadedRecipe loaded = recipe::load_text("[pictures]\nnoise = 0.5\n", "noisy.toml", {"pictures.stripes=6"});
+  EXPECT_EQ(loaded.recipe.outside.number("pictures.noise"), 0.5);
+  EXPECT_EQ(loaded.recipe.outside.whole("pictures.stripes"), 6);
+  EXPECT_EQ(loaded.origin("pictures.noise").text(), "noisy.toml:2");
+  const std::string written = recipe::to_toml(loaded);
+  EXPECT_THAT(written, HasSubstr("[pictures]"));
+  EXPECT_EQ(recipe::load_text(written, "written.toml").recipe.outside, loaded.recipe.outside);
+  EXPECT_EQ(recipe::load_defaults().recipe.outside.number("pictures.noise"), 0.3);
+}
+
+TEST_F(OutsideTaskOptions, AreCheckedAsAllOthers) {
+  EXPECT_THAT(refused("pictures.nois=0.5"), HasSubstr("pictures.noise"));
+  EXPECT_THAT(refused("pictures.noise=-1"), HasSubstr("from 0 to 10"));
+  EXPECT_THAT(refused("pictures.stripes=2.5"), HasSubstr("whole number"));
+}
+
+TEST_F(OutsideTaskOptions, ChangeTheRunAndMustStayTheSame) {
+  const Words words = {"train.task=pictures",
+                       "train.sequence=1",
+                       "train.batch=8",
+                       "train.micro_batch=8",
+                       "train.steps=2",
+                       "train.dtype=fp64",
+                       "train.evaluate_every=0",
+                       "train.checkpoint_every=2",
+                       "train.threads=1",
+                       "sample.tokens=0",
+                       "observe.tensorboard=false",
+                       "observe.report=false"};
+  const auto run = [&](const std::string& name, const Words& more) {
+    return run_training({.recipe = recipe::load_defaults(words + more), .run_folder = folder_ / name, .quiet = true}, kOutsideTasks);
+  };
+  run("usual", {});
+  run("clear", {"pictures.noise=0"});
+  EXPECT_NE(losses("clear"), losses("usual"));
+  EXPECT_THAT(read_text(folder_ / "clear" / "recipe.toml"), HasSubstr("noise = 0"));
+  try {
+    run("clear", {"pictures.noise=0.1", "train.steps=4"});
+    ADD_FAILURE() << "it went on with other pictures";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("pictures.noise"));
+  }
+}
+
 TEST(OutsideTaskNames, AnUnknownOneIsRefusedWithThoseThatAreKnown) {
   const TemporaryFolder folder;
   try {
@@ -155,7 +232,7 @@ TEST(OutsideTaskNames, AnUnknownOneIsRefusedWithThoseThatAreKnown) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kUsage);
-    EXPECT_THAT(error.what(), HasSubstr("pictures, retriever, careless"));
+    EXPECT_THAT(error.what(), HasSubstr("pictures, retriever, actor_critic, careless"));
   }
 }
 

@@ -13,10 +13,13 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "layout/freezing.h"
+#include "layout/parameter_sets.h"
 #include "model/watched.h"
 #include "observe/trace/task_phase.h"
 #include "optim/schedule.h"
 #include "plan/memory/rank_state.h"
+#include "recipe/options/option.h"
 #include "train/task_entry.h"
 
 namespace longhaul::testing {
@@ -36,7 +39,9 @@ inline layout::ParameterSpec outside_spec(const std::string& name, layout::Shape
 class OutsidePlan final : public train::ModelPlan {
  public:
   OutsidePlan(std::string name, std::vector<layout::ParameterSpec> parameters, double flops, const recipe::Recipe& recipe)
-      : name_(std::move(name)), parameters_(std::move(parameters)), flops_(flops), recipe_(recipe) {}
+      : name_(std::move(name)), parameters_(std::move(parameters)), flops_(flops), recipe_(recipe) {
+    layout::freeze(parameters_, recipe.model.frozen);
+  }
 
   std::string name() const override { return name_; }
   int64_t layers() const override { return 1; }
@@ -81,7 +86,7 @@ class OutsideTask : public train::Task {
         ranks_(request.ranks),
         precision_(Precision::named(recipe::name_of_value(recipe_.train.dtype))),
         schedule_(recipe_.optim, recipe_.train),
-        parameters_(std::move(specs), precision_, request.device, model::Use::kTraining, request.ranks.place()) {
+        parameters_(frozen(std::move(specs), recipe_), precision_, request.device, model::Use::kTraining, request.ranks.place()) {
     for (const layout::ParameterSpec& spec : parameters_.specs()) parameters_.add_stacked(spec.tensor.name, {spec.tensor.name});
     parameters_.allocate();
   }
@@ -133,6 +138,11 @@ class OutsideTask : public train::Task {
   Tensor weight(const std::string& name) { return parameters_.holder_of(name)->use(); }
   at::TensorOptions floats() const { return at::TensorOptions().device(parameters_.device()).dtype(precision_.compute); }
 
+  static std::vector<layout::ParameterSpec> frozen(std::vector<layout::ParameterSpec> specs, const recipe::Recipe& recipe) {
+    layout::freeze(specs, recipe.model.frozen);
+    return specs;
+  }
+
   const recipe::Recipe& recipe_;
   const parallel::Ranks& ranks_;
   Precision precision_;
@@ -154,6 +164,15 @@ class Pictures : public OutsideTask {
             outside_spec("classes.weight", {kClasses, kChannels * kPooled * kPooled}, Role::kHead, -1),
             outside_spec("classes.bias", {kClasses}, Role::kBias, -1)};
   }
+  static void declare(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
+    set.add("pictures.noise", outside.number("pictures.noise", 0.3), "Standard deviation of the noise on a picture.")
+        .at_least(0)
+        .at_most(10);
+    set.add("pictures.stripes", outside.whole("pictures.stripes", 4), "Pixels from stripe to stripe.")
+        .unit("pixels")
+        .at_least(2)
+        .at_most(12);
+  }
   static double flops() { return 6.0 * (kSide * kSide * kChannels * 9 + kClasses * kChannels * kPooled * kPooled); }
   explicit Pictures(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
 
@@ -161,6 +180,7 @@ class Pictures : public OutsideTask {
   std::pair<Tensor, double> judged(int64_t first) override {
     const int64_t count = recipe_.train.micro_batch;
     const RandomStream stream(static_cast<uint64_t>(recipe_.train.seed), "tests/pictures");
+    const auto stripes = static_cast<double>(recipe_.outside.whole("pictures.stripes"));
     const Tensor pictures = at::empty({count, 1, kSide, kSide}, at::kDouble), classes = at::empty({count}, at::kLong);
     auto pixel = pictures.accessor<double, 4>();
     auto label = classes.accessor<int64_t, 1>();
@@ -170,8 +190,9 @@ class Pictures : public OutsideTask {
       for (int64_t y = 0; y < kSide; ++y) {
         for (int64_t x = 0; x < kSide; ++x) {
           const int64_t along = label[n] == 0 ? y : label[n] == 1 ? x : label[n] == 2 ? x + y : x - y + kSide;
-          const double noise = 0.3 * stream.normal(at_pixel + 1 + static_cast<uint64_t>(y * kSide + x));
-          pixel[n][0][y][x] = std::cos(std::numbers::pi * static_cast<double>(along) / 2) + noise;
+          const double noise =
+              recipe_.outside.number("pictures.noise") * stream.normal(at_pixel + 1 + static_cast<uint64_t>(y * kSide + x));
+          pixel[n][0][y][x] = std::cos(2 * std::numbers::pi * static_cast<double>(along) / stripes) + noise;
         }
       }
     }
@@ -228,8 +249,55 @@ class Retriever final : public OutsideTask {
   }
 };
 
+// A policy that chooses one of four actions for a vector, a critic of another shape that predicts the reward, and
+// a frozen copy of the policy near to which the policy stays: three sets of tensors in one task.
+class ActorCritic final : public OutsideTask {
+ public:
+  static constexpr int64_t kWidth = 6, kActions = 4, kInner = 5;
+  static constexpr double kNearness = 0.1;
+  static std::vector<layout::ParameterSpec> specs() {
+    using layout::Role;
+    const std::vector<layout::ParameterSpec> policy = {outside_spec("action.weight", {kActions, kWidth}, Role::kHead, 0)};
+    std::vector<layout::ParameterSpec> list = policy;
+    layout::append(list, layout::named_set("critic", {outside_spec("inner.weight", {kInner, kWidth}, Role::kChannelUp, 0),
+                                                      outside_spec("value.weight", {1, kInner}, Role::kChannelDown, 0)}));
+    layout::append(list, layout::named_set("reference", policy, layout::SetIs::kFrozenCopy));
+    return list;
+  }
+  static double flops() { return 6.0 * (kWidth * (kActions + kInner) + kInner) + 2.0 * kWidth * kActions; }
+  struct Examples {
+    Tensor input, action, reward, best;  // [n, width], [n], [n, 1], [n]
+  };
+  static Examples examples(int64_t seed, int64_t first, int64_t count) {
+    const RandomStream stream(static_cast<uint64_t>(seed), "tests/actor_critic");
+    Examples all{at::empty({count, kWidth}, at::kDouble), at::empty({count}, at::kLong), {}, {}};
+    for (int64_t n = 0; n < count; ++n) {
+      const auto at_number = static_cast<uint64_t>((first + n) * (kWidth + 1));
+      all.action[n] = static_cast<int64_t>(stream.below(at_number, kActions));
+      for (int64_t i = 0; i < kWidth; ++i) all.input[n][i] = stream.normal(at_number + 1 + static_cast<uint64_t>(i));
+    }
+    all.best = all.input.narrow(1, 0, kActions).argmax(1);
+    all.reward = all.action.eq(all.best).to(at::kDouble).unsqueeze(1);
+    return all;
+  }
+  explicit ActorCritic(const train::TaskRequest& request) : OutsideTask(request, specs()) {}
+
+ protected:
+  std::pair<Tensor, double> judged(int64_t first) override {
+    const Examples seen = examples(recipe_.train.seed, first, recipe_.train.micro_batch);
+    const Tensor input = seen.input.to(floats()), reward = seen.reward.to(floats());
+    begin_layer();
+    const Tensor logits = at::linear(input, weight("action.weight")), near = at::linear(input, weight("reference.action.weight"));
+    const Tensor value = at::linear(at::linear(input, weight("critic.inner.weight")).tanh(), weight("critic.value.weight"));
+    const std::vector<Tensor> left = end_layer(at::cat({logits, near, value}, 1)).split_with_sizes({kActions, kActions, 1}, 1);
+    const Tensor chosen = left[0].log_softmax(1).gather(1, seen.action.unsqueeze(1)), error = reward - left[2];
+    const Tensor loss = error.square().sum() / 2 - (error.detach() * chosen).sum() + kNearness * (left[0] - left[1]).square().sum();
+    return {loss, logits.detach().argmax(1).eq(seen.best).sum().item<double>()};
+  }
+};
+
 template <class SomeTask>
-constexpr train::TaskEntry outside_entry(std::string_view name) {
+constexpr train::TaskEntry outside_entry(std::string_view name, recipe::DeclareOutside declare_options = nullptr) {
   return {.name = name,
           .reads_text = false,
           .plan = [](const recipe::Recipe& recipe) -> std::unique_ptr<train::ModelPlan> {
@@ -237,7 +305,8 @@ constexpr train::TaskEntry outside_entry(std::string_view name) {
           },
           .make = [](const train::TaskRequest& request) -> std::unique_ptr<train::Task> { return std::make_unique<SomeTask>(request); },
           .write_beside = nullptr,
-          .next_command = [](const recipe::Recipe&, const std::string& run, const std::string&) { return "checkpoint show " + run; }};
+          .next_command = [](const recipe::Recipe&, const std::string& run, const std::string&) { return "checkpoint show " + run; },
+          .declare_options = declare_options};
 }
 // A classifier that forgets to mark its layer.
 class CarelessPictures final : public Pictures {
@@ -248,7 +317,8 @@ class CarelessPictures final : public Pictures {
   bool marks_layers() const override { return false; }
 };
 
-inline constexpr train::TaskEntry kOutsideTasks[] = {outside_entry<Pictures>("pictures"), outside_entry<Retriever>("retriever"),
-                                                     outside_entry<CarelessPictures>("careless")};
+inline constexpr train::TaskEntry kOutsideTasks[] = {outside_entry<Pictures>("pictures", Pictures::declare),
+                                                     outside_entry<Retriever>("retriever"), outside_entry<ActorCritic>("actor_critic"),
+                                                     outside_entry<CarelessPictures>("careless", Pictures::declare)};
 
 }  // namespace longhaul::testing

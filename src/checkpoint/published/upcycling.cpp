@@ -168,7 +168,7 @@ std::optional<Tensor> Upcycling::router_of(const StateEntry& entry) const {
   const auto found = routers_.find(entry.name);
   if (found == routers_.end()) return std::nullopt;
   const layout::ParameterSpec& spec = found->second;
-  if (slices_ == 1 || !spec.trainable) return Tensor();
+  if (slices_ == 1 || spec.tensor.global_shape.size() != 2) return Tensor();
   const layout::Shape copies = {spec.tensor.global_shape[0] / slices_, spec.tensor.global_shape[1]};
   const Tensor rows = at::empty(copies, at::kDouble);
   fill_normal(rows, RandomStream(seed_, "init/" + entry.name), spec.init.std, copies, layout::Rectangle::whole(copies));

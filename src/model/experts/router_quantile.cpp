@@ -45,6 +45,7 @@ void move_router_thresholds(ParameterSet& parameters, const std::map<std::string
   for (const auto& [name, sum] : sums) {
     Parameter* const bias = parameters.holder_of(name);
     LONGHAUL_ASSERT(bias != nullptr, "no router's bias is called {}", name);
+    if (bias->parts.at(0).spec.frozen) continue;
     const int64_t experts = sum.size(0) - 1;
     const Tensor theta = sum.narrow(0, 0, experts).to(at::kDouble).div(sum.select(0, experts).clamp_min(1)).mul(kUnit);
     // This rank's share alone, as in move_router_biases(). What is added sums to 0, as b does.

@@ -8,7 +8,7 @@ namespace longhaul::optim {
 
 Grouped::Grouped(const recipe::OptimOptions& options, Members given, Maker make) : Optimizer(std::move(given)) {
   const auto rule = [options](const layout::ParameterSpec& spec) {
-    return recipe::rule_of(options, spec.tensor.role, spec.layer, spec.tensor.global_shape);
+    return recipe::rule_of(options, spec.tensor.role, spec.layer, spec.tensor.global_shape, spec.set);
   };
   for (size_t number = 0; number < recipe::count_of_rules(options); ++number) {
     Members own = members();
@@ -23,8 +23,12 @@ Grouped::Grouped(const recipe::OptimOptions& options, Members given, Maker make)
 void check_groups(const recipe::OptimOptions& options, const std::vector<layout::ParameterSpec>& parameters) {
   if (options.groups.empty()) return;
   std::vector<recipe::Role> roles;
-  for (const layout::ParameterSpec& spec : parameters) roles.push_back(spec.tensor.role);
-  recipe::check_groups(options, roles);
+  std::vector<std::string> sets;
+  for (const layout::ParameterSpec& spec : parameters) {
+    roles.push_back(spec.tensor.role);
+    sets.push_back(spec.set);
+  }
+  recipe::check_groups(options, roles, sets);
 }
 
 std::vector<StateTensor> Grouped::state() {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "layout/parameters.h"
+#include "layout/freezing.h"
 #include "layout/sum_tree.h"
 #include "plan/memory/memory_layers.h"
 #include "plan/memory/memory_workspace.h"
@@ -23,14 +23,21 @@ using enum MemoryPurpose;
 
 struct ParameterCounts {
   double all = 0, wide = 0;  // wide: norms and routers, which stay in the precision of sums
-  double state_bytes = 0;    // of the optimizer, in addition to masters
+  double frozen = 0, frozen_wide = 0;
+  double state_bytes = 0;  // of the optimizer, in addition to masters
   UpdateMemory updating;
 };
 
 void count(const layout::ParameterSpec& spec, double times, const MemoryRequest& request, ParameterCounts& counts) {
   const std::vector<int64_t>& shape = spec.tensor.global_shape;
-  counts.state_bytes +=
-      times * number(recipe::state_bytes(request.optimizer, spec.tensor.role, spec.layer, shape, shape, wide_bytes(request.dtype)));
+  if (spec.frozen) {
+    const double elements = times * number(spec.elements()), wide = layout::kept_wide(spec) ? elements : 0;
+    counts.all += elements, counts.frozen += elements;
+    counts.wide += wide, counts.frozen_wide += wide;
+    return;
+  }
+  counts.state_bytes += times * number(recipe::state_bytes(request.optimizer, spec.tensor.role, spec.layer, shape, shape,
+                                                           wide_bytes(request.dtype), spec.set));
   counts.all += times * number(spec.elements());
   counts.updating.add(spec, shape, /*ranks=*/1, times);
   if (layout::kept_wide(spec)) counts.wide += times * number(spec.elements());
@@ -41,6 +48,10 @@ void count(const layout::ParameterSpec& spec, double times, const MemoryRequest&
 ParameterCounts count_parameters(const MemoryRequest& request) {
   const recipe::ModelConfig& model = request.model;
   ParameterCounts counts{.updating = UpdateMemory(request.optimizer, wide_bytes(request.dtype))};
+  if (!model.frozen.empty()) {  // layers of one kind may differ in what trains
+    for (const auto& spec : layout::parameters(model)) count(spec, 1, request, counts);
+    return counts;
+  }
   recipe::ModelConfig small = model;
   small.layers = 0;
   small.predict_ahead = 0;
@@ -107,9 +118,9 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
   const double e = number(element_bytes(request.dtype)), wide = number(wide_bytes(request.dtype));
   PurposeBytes bytes;
   bytes[kParameters] = e * counts.all + (wide - e) * counts.wide;
-  bytes[kGradients] = wide * counts.all;
+  bytes[kGradients] = wide * (counts.all - counts.frozen);
   // Its state, and a master if the weight itself is not one.
-  bytes[kOptimizer] = counts.state_bytes + (e < wide ? wide * (counts.all - counts.wide) : 0);
+  bytes[kOptimizer] = counts.state_bytes + (e < wide ? wide * (counts.all - counts.wide - counts.frozen + counts.frozen_wide) : 0);
   bytes[kPackedWeights] = packed_bytes(request);
   return bytes;
 }
@@ -118,7 +129,10 @@ PurposeBytes state_bytes(const MemoryRequest& request, const ParameterCounts& co
 // alternate, mixer and channel.
 class Blocks {
  public:
-  explicit Blocks(const MemoryRequest& request) : model_(request.model), norm_(norm_bytes(request)) {
+  explicit Blocks(const MemoryRequest& request)
+      : model_(request.model),
+        norm_(norm_bytes(request)),
+        first_backward_(model_.frozen.empty() ? 0 : layout::first_layer_backward(layout::parameters(model_), model_.layers)) {
     for (const recipe::ChannelMixer mixer : model_.channel_mixers_used()) channels_[mixer] = channel_memory(request, mixer);
     // Layers with the same mixer are alike, except the first one of the model.
     for (int64_t l = 0; l < model_.layers; ++l) {
@@ -135,7 +149,10 @@ class Blocks {
     return block % 2 == 1 ? channels_.at(model_.channel_mixer(block / 2)) : block == 0 ? first_ : mixers_.at(model_.mixer(block / 2));
   }
   int64_t count() const { return 2 * model_.layers; }
+  // Layers before this one are frozen with all that comes before them: they keep nothing for a backward pass.
+  int64_t first_backward() const { return first_backward_; }
   double kept(int64_t block) const {
+    if (block / 2 < first_backward_) return 0;
     // The mixer's norm is the channel's too, or there is no channel.
     const bool shared = block % 2 == 1 && (model_.wiring == recipe::Wiring::kParallel || model_.channel == recipe::Channel::kNone);
     return (shared ? 0 : norm_) + at(block).kept;
@@ -154,6 +171,7 @@ class Blocks {
   }
   const recipe::ModelConfig& model_;
   double norm_;
+  int64_t first_backward_;
   BlockMemory first_;
   std::map<recipe::ChannelMixer, BlockMemory> channels_;
   std::map<recipe::Mixer, BlockMemory> mixers_;
@@ -184,12 +202,14 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
     moments.push_back({std::move(name), bytes});
   };
   double kept = rotary_bytes(request) + predictions_bytes(request, blocks) + embedding_bytes(request);
+  const int64_t first = blocks.first_backward();
+  if (first > 0) add("forward of frozen layers", kept + hidden + blocks.evaluation(), 0);
   // For each layer, what its own part of the passes needs; full recomputation computes it again instead of
   // reading it.
   if (request.offload) {
     const bool again = request.recompute == recipe::Recompute::kFull;
     add("loss", kept + norm_bytes(request) + 2 * hidden + logits_each, loss_workspace(request));
-    for (int64_t b = blocks.count() - 1; b >= 0; --b) {
+    for (int64_t b = blocks.count() - 1; b >= 2 * first; --b) {
       // The whole layer is there.
       const double beside = again && b % 2 == 0 ? 0 : again ? blocks.kept(b - 1) : 0;
       add(name_of_block(b), kept + beside + blocks.kept(b) + 2 * hidden + blocks.at(b).backward, blocks.at(b).workspace);
@@ -200,10 +220,10 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
   if (request.recompute == recipe::Recompute::kFull) {
     const bool post = request.model.wiring == recipe::Wiring::kPostNorm;
     // For each layer its input and the result of attention; post-norm: the input of the first norm.
-    kept += number(request.model.layers) * hidden + (post ? hidden : 0);
-    for (int64_t l = 0; l < request.model.layers; ++l) kept += attention_result_bytes(request, l).total();
+    kept += number(request.model.layers - first) * hidden + (post ? hidden : 0);
+    for (int64_t l = first; l < request.model.layers; ++l) kept += attention_result_bytes(request, l).total();
     add("loss", kept + last_norm + hidden + (request.model.layers > 0 ? hidden : 0) + logits_each, loss_workspace(request));
-    for (int64_t l = request.model.layers - 1; l >= 0; --l) {
+    for (int64_t l = request.model.layers - 1; l >= first; --l) {
       // A layer as if nothing were dropped, up to the norm of the next one; and the gradients that entered
       // it.
       const bool last = l == request.model.layers - 1;
@@ -221,7 +241,7 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
   // The loss leaves the gradient of the last hidden states, which stays until the whole backward pass is
   // over.
   add("loss", kept + last_norm + hidden + logits_each, loss_workspace(request));
-  for (int64_t b = blocks.count() - 1; b >= 0; --b) {
+  for (int64_t b = blocks.count() - 1; b >= 2 * first; --b) {
     add(name_of_block(b), kept + hidden + blocks.at(b).backward, blocks.at(b).workspace);
     kept -= blocks.kept(b);
   }
@@ -265,8 +285,10 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   always[kData] = 8 * (numbers * request.tokens() + request.documents_at_once() + 1);
   always[kWorkspace] = kept_by_threads(request) + buffers_of_threads(request);
   PurposeBytes saved = always;
+  // Masters and states; a frozen tensor is its own master.
+  const double narrow_frozen = number(wide_bytes(request.dtype) - element_bytes(request.dtype)) * (counts.frozen - counts.frozen_wide);
   saved[kCheckpoint] =
-      number(request.checkpoint_copies) * (number(wide_bytes(request.dtype)) * counts.all + counts.state_bytes);  // masters, state
+      number(request.checkpoint_copies) * (number(wide_bytes(request.dtype)) * counts.all - narrow_frozen + counts.state_bytes);
 
   PurposeBytes passing = request.saves_between ? saved : always;
   PurposeBytes updating = passing;

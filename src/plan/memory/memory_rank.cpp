@@ -6,7 +6,7 @@
 #include <cmath>
 #include <memory>
 
-#include "layout/parameters.h"
+#include "layout/freezing.h"
 #include "layout/schedule/schedule.h"
 #include "plan/memory/memory_layers.h"
 #include "plan/memory/memory_share.h"
@@ -108,11 +108,15 @@ class RankPlan {
       const double elements = number(layout::volume(box));
       if (elements == 0) continue;
       const double ranks = rank_.place.zero > 0 ? number(mesh_.size(mesh_.shared_over(copies))) : 1;
+      if (spec.frozen) {  // its own master
+        sum += (layout::kept_wide(spec) ? share_.wide : share_.element) * elements / ranks;
+        continue;
+      }
       box[0] = whole_bytes(number(box[0]) / ranks + 0.5);
       const recipe::OuterOptions& outer = whole_.optimizer.outer;
       const int64_t wide = wide_bytes(whole_.dtype),
                     not_saved = recipe::outer_state_bytes(outer, wide) - outer_saved_bytes(outer, wide, rank_.first_worker);
-      sum += number(recipe::state_bytes(whole_.optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, box, wide)) +
+      sum += number(recipe::state_bytes(whole_.optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, box, wide, spec.set)) +
              (share_.wide - number(not_saved)) * elements / ranks;
     }
     return sum;
@@ -216,6 +220,15 @@ class RankPlan {
     if (!whole_.offload) return share_.norm_before(layer, false) + of_mixer.kept + share_.norm_before(layer, true) + of_channel.kept;
     return 2 * share_.small(share_.norm_statistics()) + of_mixer.stays + of_channel.stays;
   }
+  // Those of the stage that keep something for a backward pass: of the first stage without the layers that are
+  // frozen with all that comes before them. Other stages give the gradient of what has come to them.
+  layout::Range layers_backward(int64_t chunk) const {
+    const layout::Range layers = layers_of(chunk);
+    if (whole_.model.frozen.empty() || !first(chunk)) return layers;
+    const int64_t from =
+        std::clamp(layout::first_layer_backward(layout::parameters(whole_.model), whole_.model.layers), layers.begin, layers.end());
+    return {from, layers.end() - from};
+  }
   layout::Range layers_of(int64_t chunk) const {
     return rank_.place.pipeline().layers_of(rank_.place.stage_of(chunk), whole_.model.layers);
   }
@@ -253,7 +266,7 @@ class RankPlan {
       StageBytes& stage = stages.emplace_back(StageBytes{.hidden = share_.between, .read_back = whole_.offload});
       // Hidden states from other ranks are counted as entering.
       const bool shared = !first(chunk) && !whole_.offload && layers_of(chunk).length > 0;
-      stage.kept = stage_kept(layers_of(chunk)) - (shared ? share_.between : 0) + beside_layers(chunk) + of_loss(chunk);
+      stage.kept = stage_kept(layers_backward(chunk)) - (shared ? share_.between : 0) + beside_layers(chunk) + of_loss(chunk);
       stage.postponed = last(chunk) ? share_.hidden : 0;
       const layout::Range layers = layers_of(chunk);
       for (int64_t layer = layers.begin; layer < layers.end(); ++layer)
@@ -270,7 +283,7 @@ class RankPlan {
   // `beside`: everything in addition to what the layers have kept of the micro-batch of this backward pass.
   // postpones: products for weights wait.
   void stage_moments(int64_t chunk, double beside, bool postpones, const PurposeBytes& always, std::vector<MemoryMoment>& moments) {
-    const layout::Range layers = layers_of(chunk);
+    const layout::Range layers = layers_backward(chunk);
     const auto add = [&](std::string name, double activations, double workspace) {
       PurposeBytes bytes = always;
       bytes[kActivations] += activations;
@@ -279,6 +292,8 @@ class RankPlan {
     };
     const bool full = whole_.recompute == recipe::Recompute::kFull, pipelined = rank_.place.pipeline().ranks() > 1;
     double kept = beside + stage_kept(layers);
+    for (int64_t layer = layers_of(chunk).begin; layer < layers.begin; ++layer)
+      add(fmt::format("forward of layer {}, frozen", layer), beside + share_.between + layer_kept(layer), share_.mixer(layer).workspace);
     // The gradient of the last hidden states, which the loss of a single rank leaves; what the next stage has
     // sent is counted separately.
     const double entered = last(chunk) && share_.tp == 1 ? share_.between : 0;

@@ -51,9 +51,13 @@ RankState rank_state(const std::vector<layout::ParameterSpec>& parameters, recip
     layout::Shape share = box;  // other states (row means) are those of whole rows
     share[0] = whole_bytes(number(box[0]) / ranks + 0.5);
     held.weights += element * elements / (weights_come ? ranks : 1);
+    if (spec.frozen) {
+      if (weights_come) layers[spec.layer].weights += element * elements;
+      continue;
+    }
     held.gradients += wide * elements / (gradients_come ? ranks : 1);
     held.optimizer +=
-        number(recipe::state_bytes(optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, share, wide_bytes(dtype))) +
+        number(recipe::state_bytes(optimizer, spec.tensor.role, spec.layer, spec.tensor.global_shape, share, wide_bytes(dtype), spec.set)) +
         (element < wide ? wide * elements / ranks : 0);
     const double pieces = number(spec.elements()) / elements;  // by tensor ranks; of whole matrices
     updating.add(spec, share, ranks * pieces);

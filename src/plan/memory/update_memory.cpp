@@ -24,7 +24,8 @@ double UpdateMemory::Group::at_once() const { return largest == 0 ? 0 : std::min
 void UpdateMemory::add(const layout::ParameterSpec& spec, const layout::Shape& share, double ranks, double times) {
   if (!spec.trainable) return;
   const layout::Shape& shape = spec.tensor.global_shape;
-  const recipe::OptimOptions rule = recipe::optim_rule(options_, recipe::rule_of(options_, spec.tensor.role, spec.layer, shape)).options;
+  const recipe::OptimOptions rule =
+      recipe::optim_rule(options_, recipe::rule_of(options_, spec.tensor.role, spec.layer, shape, spec.set)).options;
   factors_ += times * static_cast<double>(recipe::optimizer_entry(rule.name).state_elements(rule, share).factors);
   if (rule.name != "muon") return;
   const auto elements = static_cast<double>(spec.elements());

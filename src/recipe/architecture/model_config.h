@@ -122,6 +122,10 @@ struct ModelConfig {
   int64_t predict_ahead = 0;
   double predict_ahead_weight = 0.3;
 
+  // Patterns of tensors that keep their values in training (train.freeze; layout/freezing.h). They stand with
+  // the shape because every list of the model's tensors marks those, for modules and plans alike.
+  std::vector<std::string> frozen;
+
   // > 0: muP; initialisation and learning rates follow a model of this width (layout/width.h).
   int64_t mup_base_hidden = 0;
 

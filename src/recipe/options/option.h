@@ -214,9 +214,11 @@ OptionBuilder OptionSet::add(std::string name, Field& field, std::string help) {
           for (Entry entry : *bound) names.emplace_back(name_of_value(entry));
           return run_lengths(names);
         },
-        [bound](const Value& v) {
+        // Only a list that is empty until it is given may be given as empty.
+        [bound, may_be_empty = bound->empty()](const Value& v) {
           Field read;
           for (size_t choice : to_choices(v, names_of(Entry{}))) read.push_back(static_cast<Entry>(choice));
+          if (read.empty() && !may_be_empty) throw Mismatch{"at least one name", v.described()};
           *bound = std::move(read);
         });
     const EnumNames names = names_of(Entry{});

@@ -23,7 +23,8 @@ std::string_view name_of(Role role) { return name_of_value(role); }
 void declare(OptionSet& set, OptimGroup& group) {
   std::vector<std::string> names = {""};
   for (const OptimizerEntry& entry : optimizers()) names.emplace_back(entry.name);
-  set.add("tensors", group.tensors, "Roles of the tensors that the entry is about.");
+  set.add("tensors", group.tensors, "Roles of the tensors that the entry is about; none, where set is named: all of that set.");
+  set.add("set", group.set, "The set of the task's tensors that the entry is about, such as \"critic\"; empty: any.");
   set.add("name", group.name, "Their optimizer; empty: optim.name.").one_of(names);
   set.add("lr_factor", group.lr_factor, "On the learning rate.").at_least(0).at_most(1e6);
   set.add("weight_decay", group.weight_decay, "Of their matrices; -1: optim.weight_decay.").at_least(-1).at_most(100);
@@ -41,9 +42,15 @@ bool orthogonalised(Role role, int64_t layer, const std::vector<int64_t>& shape)
          role != Role::kConvolution && role != Role::kCoefficient;
 }
 
-size_t group_of(const OptimOptions& optim, Role role) {
+bool is_about(const OptimGroup& group, Role role, std::string_view set) {
+  if (!group.set.empty() && group.set != set) return false;
+  if (group.tensors.empty()) return !group.set.empty();
+  return std::ranges::find(group.tensors, role) != group.tensors.end();
+}
+
+size_t group_of(const OptimOptions& optim, Role role, std::string_view set) {
   for (size_t g = 0; g < optim.groups.size(); ++g) {
-    if (std::ranges::find(optim.groups[g].tensors, role) != optim.groups[g].tensors.end()) return g + 1;
+    if (is_about(optim.groups[g], role, set)) return g + 1;
   }
   return 0;
 }
@@ -69,8 +76,8 @@ OptimRule rule_of_group(const OptimOptions& optim, size_t number) {
 }  // namespace
 
 // Rules: for the rest and for each group; then the same again, as adamw in addition to muon.
-size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape) {
-  const size_t group = group_of(optim, role);
+size_t rule_of(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape, std::string_view set) {
+  const size_t group = group_of(optim, role, set);
   const bool beside_muon = rule_of_group(optim, group).options.name == "muon" && !orthogonalised(role, layer, shape);
   return beside_muon ? optim.groups.size() + 1 + group : group;
 }
@@ -93,11 +100,11 @@ StateFormats state_formats(const OptimOptions& optim, Role role, const std::vect
 }
 
 int64_t state_bytes(const OptimOptions& optim, Role role, int64_t layer, const std::vector<int64_t>& shape,
-                    const std::vector<int64_t>& share, int64_t wide) {
-  const OptimRule rule = optim_rule(optim, rule_of(optim, role, layer, shape));
+                    const std::vector<int64_t>& share, int64_t wide, std::string_view set) {
+  const OptimRule rule = optim_rule(optim, rule_of(optim, role, layer, shape, set));
   const StateElements elements = optimizer_entry(rule.options.name).state_elements(rule.options, share);
   const StateFormats formats = state_formats(rule.options, role, shape);
-  int64_t outer = outer_state_bytes(optim.outer, wide);
+  int64_t outer = outer_state_bytes(optim.outer, wide) + (optim.average > 0 ? wide : 0);
   for (const int64_t size : share) outer *= size;
   const auto of_each = [&](StateDtype dtype, int64_t count) {
     if (dtype == StateDtype::kFloat32 || count == 0) return wide * count;
@@ -107,23 +114,27 @@ int64_t state_bytes(const OptimOptions& optim, Role role, int64_t layer, const s
   return of_each(formats.first, elements.first) + of_each(formats.second, elements.second) + wide * elements.factors + outer;
 }
 
-void check_groups(const OptimOptions& optim, const std::vector<Role>& roles) {
-  std::set<std::string_view> present;
-  for (const Role role : roles) present.insert(name_of(role));
-  std::set<Role> taken;
+void check_groups(const OptimOptions& optim, const std::vector<Role>& roles, const std::vector<std::string>& sets) {
+  std::vector<bool> taken(roles.size(), false);
   for (size_t g = 0; g < optim.groups.size(); ++g) {
-    std::vector<std::string_view> named;
+    const OptimGroup& group = optim.groups[g];
     bool matches = false;
-    for (const Role role : optim.groups[g].tensors) {
-      named.push_back(name_of(role));
-      matches = matches || (present.contains(named.back()) && !taken.contains(role));
-      taken.insert(role);
+    for (size_t i = 0; i < roles.size(); ++i) {
+      if (taken[i] || !is_about(group, roles[i], sets.empty() ? std::string_view() : sets[i])) continue;
+      matches = taken[i] = true;
     }
     if (matches) continue;
+    std::set<std::string_view> present, known_sets;
+    for (const Role role : roles) present.insert(name_of(role));
+    for (const std::string& set : sets) known_sets.insert(set.empty() ? "\"\"" : std::string_view(set));
+    std::vector<std::string_view> named;
+    for (const Role role : group.tensors) named.push_back(name_of(role));
+    const std::string of_set = group.set.empty() ? "" : fmt::format(", of the set \"{}\"", group.set);
     throw Error({.code = ExitCode::kUsage,
                  .what = "an entry of optim.group is about no tensor of this model",
-                 .expected = fmt::format("roles that it has and no entry before names: {}", fmt::join(present, ", ")),
-                 .found = named.empty() ? "no roles" : fmt::format("{}", fmt::join(named, ", ")),
+                 .expected = fmt::format("roles that it has and no entry before names: {}{}", fmt::join(present, ", "),
+                                         group.set.empty() ? "" : fmt::format("; sets: {}", fmt::join(known_sets, ", "))),
+                 .found = (named.empty() ? "no roles" : fmt::format("{}", fmt::join(named, ", "))) + of_set,
                  .where = fmt::format("optim.group, entry {}", g + 1),
                  .hint = "take the entry out"});
   }

@@ -75,6 +75,12 @@ void declare(OptionSet& set, OptimOptions& optim) {
   }
   set.add("optim.name", optim.name, sentence + ".").one_of(names).also_called({"optimizer"});
   set.add("optim.lr", optim.lr, "Peak learning rate.").at_least(0).at_most(100).also_called({"learning_rate", "max_lr"}).may_change();
+  set.add("optim.average", optim.average,
+          "Decay per step of an averaged copy of the trained weights, average = decay · average + (1 − decay) · weight, that checkpoints "
+          "hold beside the weights; 0: none.")
+      .at_least(0)
+      .at_most(0.999999999)
+      .also_called({"ema", "ema_decay"});
   set.add("optim.beta1", optim.beta1, "Decay of the first moment per step.").at_least(0).at_most(0.999999999).also_called({"adam_beta1"});
   set.add("optim.beta2", optim.beta2, "Decay of the second moment per step.").at_least(0).at_most(0.999999999).also_called({"adam_beta2"});
   set.add("optim.beta3", optim.beta3,

@@ -47,7 +47,8 @@ std::vector<std::string_view> names_of(StateDtype);
 // OptimGroup: an optimizer or numbers for the tensors of some roles (recipe/sections/optim_groups.h). -1 and
 // "": as in [optim].
 struct OptimGroup {
-  std::vector<Role> tensors;
+  std::vector<Role> tensors;  // empty: all, where `set` is named
+  std::string set;            // only those of this set of the task (layout/parameter_sets.h); empty: of any
   std::string name;
   double lr_factor = 1;
   double weight_decay = -1, beta1 = -1, beta2 = -1;
@@ -67,7 +68,8 @@ std::vector<std::string_view> names_of(MuonScale);
 
 struct OptimOptions {
   std::string name = "adamw";
-  double lr = 1e-3;  // peak learning rate
+  double average = 0;  // > 0: decay of an averaged copy of the weights (train/averaged_weights.h)
+  double lr = 1e-3;    // peak learning rate
   double beta1 = 0.9;
   double beta2 = 0.95;
   double beta3 = 0.995;

@@ -129,7 +129,7 @@ double CorruptionChecks::bound_of(const std::string& tensor) const {
   const model::Parameter* const holder = task_.parameters().holder_of(tensor, &part);
   LONGHAUL_ASSERT(holder != nullptr, "moments of {}, which is no tensor of the model", tensor);
   const layout::ParameterSpec& spec = holder->parts[part].spec;
-  const size_t rule = recipe::rule_of(recipe_.optim, spec.tensor.role, spec.layer, spec.tensor.global_shape);
+  const size_t rule = recipe::rule_of(recipe_.optim, spec.tensor.role, spec.layer, spec.tensor.global_shape, spec.set);
   const recipe::OptimOptions options = recipe::optim_rule(recipe_.optim, rule).options;
   return bound_of_moments(options.beta1, options.beta2);
 }
