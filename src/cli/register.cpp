@@ -1,6 +1,7 @@
 #include "cli/register.h"
 
 #include "language/tasks.h"
+#include "posttrain/tasks.h"
 
 namespace longhaul::cli {
 
@@ -53,9 +54,17 @@ const std::vector<Group>& groups() {
 
 }  // namespace
 
-train::TaskEntries tasks() { return language::tasks(); }
+train::TaskEntries tasks() {
+  static const std::vector<train::TaskEntry> all = [] {
+    std::vector<train::TaskEntry> entries;
+    for (const train::TaskEntries domain : {language::tasks(), posttrain::tasks()}) entries.insert(entries.end(), domain.begin(), domain.end());
+    return entries;
+  }();
+  return all;
+}
 
 void register_commands(Command& program) {
+  train::declare_options(tasks());
   for (const Group& group : groups()) {
     program.heading(group.heading);
     for (const Add add : group.commands) add(program);

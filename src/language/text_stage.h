@@ -3,8 +3,10 @@
 // which layers it has.
 #pragma once
 
+#include <functional>
 #include <vector>
 
+#include "kernels/linear_cross_entropy/log_probabilities.h"
 #include "model/decoder.h"
 #include "parallel/ranks.h"
 #include "train/task.h"
@@ -23,10 +25,20 @@ class TextStage {
   TextStage(model::Decoder& decoder, const parallel::Ranks& ranks) : decoder_(decoder), ranks_(ranks) {}  // both arguments must outlive it
 
   Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering) const;  // as Task::forward
+  // The same with another loss, made of the log-probabilities of the labels. `loss` is called in the last stage
+  // with what the options ask for, [tokens] each, of those tokens of the row that this context rank has
+  // (view.token_index), and returns a scalar; all tensor ranks must return the same. text.weights are not read,
+  // and modules that predict further ahead are not trained.
+  using TokenLoss = std::function<Tensor(const kernels::TokenLogProbabilities& tokens, const layout::SequenceView& view)>;
+  Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering, const kernels::LogProbabilityOptions& options,
+                 const TokenLoss& loss) const;
   train::StageInput input(const PackedText& text) const;                                          // as Task::stage_input
 
  private:
   layout::SequenceView view_of(const PackedText& text) const { return {text.layout, ranks_.share()}; }
+  // What the stage returns; at_end makes it of the last hidden states, normed, in the last stage.
+  Tensor through(model::Context& context, const PackedText& text, const Tensor& entering, const layout::SequenceView& view,
+                 const std::function<Tensor(Tensor hidden)>& at_end) const;
 
   model::Decoder& decoder_;
   const parallel::Ranks& ranks_;
