@@ -103,6 +103,7 @@ class Driving {
   void hear(const std::string&, const KeysRenewed&) {}  // DriverService handles it
   std::string refusal(const std::string& name, const NodeHello& hello) const;
   void say_what_was_found(const NodeHello& hello);
+  void tell_of_unknown_ranks(const std::string& name, const std::vector<RankBeat>& running);
   void learn_of_ranks(const std::string& name, const std::vector<RankBeat>& running, const std::vector<RankExited>& ended);
   void take_beat(const std::string& name, const RankBeat& beat);
   void take_end(const std::string& name, RankExited exited);

@@ -82,6 +82,7 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
   if (known == ledger_.nodes.end() || (known->second.state != "active" && known->second.state != "spare")) set_node(name, "spare", "");
   const bool old = std::ranges::any_of(hello.running, [&](const RankBeat& beat) { return beat.generation != ledger_.generation; });
   if (old || (!hello.running.empty() && !placed(name))) {
+    if (ledger_.generation == 0) tell_of_unknown_ranks(name, hello.running);
     to(name, StopRanks{.generation = std::max(hello.generation, ledger_.generation), .reason = "another generation runs"});
   }
   if (!placed(name)) return;
@@ -90,6 +91,24 @@ void Driving::hear(const std::string& name, const NodeHello& hello) {
   if (stopping_ != Stopping::kNo && !hello.running.empty()) to(name, last_stop_);
   learn_of_ranks(name, hello.running, hello.ended);
   missing_ranks(name, hello, same_daemon);
+}
+
+// This driver has no journal, or a lost one, and ends ranks that trained: their work since the last checkpoint is
+// done again, which nothing else would explain. One incident stands for all nodes.
+void Driving::tell_of_unknown_ranks(const std::string& name, const std::vector<RankBeat>& running) {
+  std::vector<int64_t> ranks;
+  int64_t step = -1, generation = 0;
+  for (const RankBeat& beat : running) {
+    ranks.push_back(beat.rank);
+    step = std::max(step, beat.step);
+    generation = std::max(generation, beat.generation);
+  }
+  Fault seen{.source = Fault::Source::kDriver, .node = name, .step = step};
+  seen.text = fmt::format("the journal does not know generation {}: its ranks {} on {} are ended at step {}", generation,
+                          fmt::join(ranks, ", "), name, step);
+  if (!open_incidents_.empty()) return say(seen.text);
+  fault_s_ = now_s_;
+  open_incidents_.push_back(open(seen, classify(seen, ledger_, policy_, now_s_), false));
 }
 
 void Driving::say_what_was_found(const NodeHello& hello) {
