@@ -175,6 +175,31 @@ TEST(NetworkCheck, ReadsInterfacesAndPorts) {
   EXPECT_EQ(network_check({}, net).status, CheckStatus::kFailed);
 }
 
+// A card of 16 lanes at 16 GT/s; another in a slot of half its lanes, then at half its speed.
+TEST(NetworkCheck, SeesCardsInTooNarrowSlots) {
+  const TemporaryFolder folder;
+  const auto net = folder / "net";
+  write_lines(net, {{"eth0/operstate", "up"},
+                    {"eth0/device/current_link_width", "16"},
+                    {"eth0/device/max_link_width", "16"},
+                    {"eth0/device/current_link_speed", "16.0 GT/s PCIe"},
+                    {"eth0/device/max_link_speed", "16.0 GT/s PCIe"}});
+  const auto well = network_check({}, net);
+  EXPECT_EQ(well.status, CheckStatus::kPassed) << well.found;
+  EXPECT_EQ(well.values.at("eth0_pcie_gigatransfers_per_second"), 256);
+  write_lines(net, {{"eth0/device/current_link_width", "8"}});
+  const auto narrow = network_check({}, net);
+  EXPECT_EQ(narrow.status, CheckStatus::kSlow);
+  EXPECT_THAT(narrow.found, ::testing::HasSubstr("eth0 has 8 lanes of PCIe at 16 GT/s"));
+  write_lines(net, {{"eth0/device/current_link_width", "16"}});
+  write_lines(folder / "infiniband", {{"mlx5_0/ports/1/state", "4: ACTIVE"},
+                                      {"mlx5_0/device/current_link_width", "16"},
+                                      {"mlx5_0/device/max_link_width", "16"},
+                                      {"mlx5_0/device/current_link_speed", "16.0 GT/s PCIe"},
+                                      {"mlx5_0/device/max_link_speed", "32.0 GT/s PCIe"}});
+  EXPECT_EQ(network_check({}, net).status, CheckStatus::kSlow);
+}
+
 // Rows as nvidia-smi writes them: name, driver, lanes, most lanes, temperature, uncorrected errors, rows pending and failed, retired pages.
 TEST(GpuCheck, ReadsTheTableOfNvidiaSmi) {
   const TemporaryFolder folder;

@@ -11,6 +11,19 @@
 namespace longhaul::control {
 namespace {
 
+// The way between a card and the machine's memory: a card in a slot of half its lanes, or one that trained at a
+// lower speed, has a fraction of the bandwidth that its own port tells. `device`: its folder of the PCI bus.
+void look_at_bus(const std::filesystem::path& device, const std::string& name, CheckFinding& finding) {
+  const double lanes = kernel_number(device / "current_link_width"), most_lanes = kernel_number(device / "max_link_width");
+  const double speed = kernel_number(device / "current_link_speed"), most_speed = kernel_number(device / "max_link_speed");  // GT/s
+  if (lanes <= 0 || speed <= 0) return;  // it is on another bus, or a virtual one
+  finding.values[name + "_pcie_gigatransfers_per_second"] = lanes * speed;
+  if (lanes >= most_lanes && speed >= most_speed) return;
+  finding.found += fmt::format("{} has {:.0f} lanes of PCIe at {:g} GT/s, ", name, lanes, speed);
+  finding.make(CheckStatus::kSlow, fmt::format("{:.0f} lanes at {:g} GT/s, as the card has them", most_lanes, most_speed),
+               fmt::format("lspci -vv -s {}: the slot, the riser, the firmware", std::filesystem::weakly_canonical(device).filename().string()));
+}
+
 // A physical interface has a device; bridges, virtual pairs of containers and the loopback have none.
 void look_at_interface(const std::filesystem::path& interface, double most_errors, CheckFinding& finding) {
   const std::string name = interface.filename().string();
@@ -26,6 +39,7 @@ void look_at_interface(const std::filesystem::path& interface, double most_error
     finding.make(CheckStatus::kSlow, "interfaces that are up",
                  "ip link show " + name + ": a cable, a port of the switch, or one that is meant to be down");
   }
+  look_at_bus(interface / "device", name, finding);
   // A few errors remain from the start of the link.
   if (errors > 100 && errors > most_errors * packets) {
     finding.found += fmt::format("{:.0f} errors in {:.0f} packets, ", errors, packets);
@@ -37,6 +51,7 @@ void look_at_interface(const std::filesystem::path& interface, double most_error
 void look_at_infiniband(const std::filesystem::path& folder, CheckFinding& finding) {
   std::error_code none;
   for (const auto& device : std::filesystem::directory_iterator(folder, none)) {
+    look_at_bus(device.path() / "device", device.path().filename().string(), finding);
     for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", none)) {
       const std::string state = kernel_line(port.path() / "state");  // "4: ACTIVE"
       const std::string name = fmt::format("{} port {}", device.path().filename().string(), port.path().filename().string());
