@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "kernels/operator_clock.h"
 #include "kernels/saved_tensors.h"
 
 namespace longhaul::kernels {
@@ -64,9 +65,13 @@ void hand_over(Recorded& recorded, RecordedPass& record) {
 
 class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
  public:
-  static std::vector<Tensor> forward(AutogradContext* context, at::TensorList, const std::function<Recorded()>& run,
+  static std::vector<Tensor> forward(AutogradContext* context, at::TensorList inputs, const std::function<Recorded()>& run,
                                      const c10::intrusive_ptr<RecordedPass>& record) {
+    OperatorFrame frame(record->op, "forward");
     Recorded recorded = run();
+    frame.moves(inputs.vec());
+    frame.moves(recorded.results);
+    frame.moves(recorded.saved);
     record->backward = std::move(recorded.backward);
     record->sinks = std::move(recorded.sinks);
     hand_over(recorded, *record);
@@ -93,7 +98,11 @@ class RecordedFunction : public torch::autograd::Function<RecordedFunction> {
       record->taken.clear();
       size_t edge = 0;
       for (const bool defined : record->defined) call.wanted.push_back(defined && context->needs_input_grad(edge++));
+      OperatorFrame frame(record->op, "backward");
       const std::vector<Tensor> all = record->backward(call);
+      frame.moves(call.saved);
+      frame.moves(call.gradients);
+      frame.moves(all);
       LONGHAUL_ASSERT(all.size() == record->defined.size(), "{}: {} gradients for {} inputs", record->op, all.size(),
                       record->defined.size());
       std::vector<Tensor> result;

@@ -61,7 +61,7 @@ class MadeAgain {
   MadeAgain& operator=(const MadeAgain&) = delete;
 };
 
-// Returns the results. `inputs` (some may be undefined) are all tensors that may want gradients; nothing is
+// Returns the results. `op`: the name in errors and in times (operator_clock.h). `inputs` (some may be undefined) are all tensors that may want gradients; nothing is
 // recorded if none of them does.
 std::vector<Tensor> differentiable(const char* op, const std::vector<Tensor>& inputs, const std::function<Recorded()>& forward);
 

@@ -1,6 +1,7 @@
 #include "kernels/gradient_sink.h"
 
 #include "base/error.h"
+#include "kernels/operator_clock.h"
 
 namespace longhaul::kernels {
 
@@ -19,7 +20,10 @@ void GradientSink::add_together(const GradientSink& first, const GradientSink& s
   for (const GradientFlow* flow : flows) {
     if (flow != nullptr && flow->phase != nullptr && flow->phase->postponed != nullptr) queue = flow->phase->postponed;
   }
-  const auto whole = [product = std::move(product), first = flows[0], second = flows[1]] {
+  const double bytes =
+      2.0 * static_cast<double>((first.wanted() ? first.buffer_.nbytes() : 0) + (second.wanted() ? second.buffer_.nbytes() : 0));
+  const auto whole = [product = std::move(product), first = flows[0], second = flows[1], bytes] {
+    count_bytes(bytes);  // what it adds to is read and written
     for (const GradientFlow* flow : {first, second}) {
       if (flow != nullptr && flow->before_product) flow->before_product();
     }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/process/fault_point.h"
+#include "kernels/operator_clock.h"
 #include "model/experts/router_bias.h"
 #include "model/experts/router_quantile.h"
 #include "optim/gradient_norm.h"
@@ -199,11 +200,13 @@ void Measurement::run(StepResult& result) {
   }
   {
     const SpanScope span(spans, SpanKind::kGradients);
+    const kernels::OperatorFrame frame("sums of gradients over ranks");
     fault_point("step.reduce", step_);
     ranks_.sum_gradients(task_.parameters());
   }
   if (options_.with_gradients) options_.with_gradients();
   const SpanScope span(spans, SpanKind::kNorm);
+  const kernels::OperatorFrame frame("gradient norm");
   norm_ = norm_of(task_, ranks_, scale_);
   result.gradient_norm = norm_.norm;
 }
@@ -282,6 +285,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   {
     const SpanScope span(spans, SpanKind::kOptimizer);
+    const kernels::OperatorFrame frame("optimizer");
     if (options.before_update) options.before_update();
     fault_point("step.update", step);
     const double clip = optim::clip_factor(norm.norm, options.clip_norm);
@@ -302,6 +306,7 @@ StepResult run_step(Task& task, optim::Optimizer& optimizer, parallel::Ranks& ra
   }
   fault_point("step.updated", step);
   const SpanScope span(spans, SpanKind::kValues);
+  const kernels::OperatorFrame frame("values to ranks");
   if (options.router.biased()) move_router_biases(task.parameters(), measured->passes(), ranks, options.router);
   ranks.share_values(task.parameters(), /*by_step=*/true);
   return result;

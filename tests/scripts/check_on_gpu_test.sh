@@ -70,6 +70,7 @@ check 'the closing table has a figure of this run beside the last' 0 'hybrid-ben
 check 'the share of the measured peak' 0 'tnl-1b 4 x 4096, MFU                           %                 25.0         50   not measured' --out "$work/out" --only bench
 python3 -c 'import json, sys; assert len(json.load(open(sys.argv[1]))) == 8' "$work/out/bench.json" || { echo 'FAILED bench.json'; failures=$((failures + 1)); }
 echo crash >"$work/factor"
+grep -q '^hybrid-bench 4 x 8192$' "$work/out/operators.txt" || { echo 'FAILED operators.txt'; failures=$((failures + 1)); }
 check 'a bench that crashes fails by itself' 1 'failed       bench      mamba2-bench 4 x 8192 ended with status 68: error: out of memory' --out "$work/out" --only bench
 echo 1 >"$work/factor"
 cat >"$work/bin/peer-python" <<PEER

@@ -83,7 +83,7 @@ double attention_milliseconds(const recipe::ModelConfig& config, const Precision
 
 }  // namespace
 
-Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
+Result bench_train(const TrainRequest& request, const MachineProfile& peak, std::vector<kernels::OperatorTime>* operators) {
   constexpr int64_t kUncounted = 2;
   const DeviceScope scope(request.device);
   std::vector<std::string> entries = {"model.preset=" + request.preset,
@@ -103,15 +103,19 @@ Result bench_train(const TrainRequest& request, const MachineProfile& peak) {
   parallel::Ranks ranks;
 
   std::vector<double> milliseconds, losses;
+  std::optional<kernels::OperatorClock> clock;
   Progress progress("steps", request.steps + kUncounted);
   for (int64_t step = 1; step <= request.steps + kUncounted; ++step) {
+    if (step == kUncounted + 1 && operators != nullptr) clock.emplace(request.device);
     const Stopwatch watch;
+    const kernels::OperatorFrame whole("between operators");
     const train::StepResult result = train::run_step(task, *optimizer, ranks, step, {.lr = 1e-4, .clip_norm = 1.0, .seed = request.seed});
     synchronize(request.device);  // the update is only queued
     if (step > kUncounted) milliseconds.push_back(watch.milliseconds());
     losses.push_back(result.loss);
     progress.advance(1);
   }
+  if (clock) *operators = clock->rows();
   std::sort(milliseconds.begin(), milliseconds.end());
   const int64_t tokens = request.batch * request.sequence;
   const double median = milliseconds[milliseconds.size() / 2], rate = static_cast<double>(tokens) / (median * 1e-3);

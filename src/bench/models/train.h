@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/benchmark.h"
+#include "kernels/operator_clock.h"
 #include "tensor/device.h"
 
 namespace longhaul::bench {
@@ -26,7 +27,8 @@ struct TrainRequest {
 // attention), loss_first and loss_last. The check compares these two: steps on one batch must lower its
 // loss. If the preset has softmax layers, also the share of the step that their attention takes:
 // attention_share_measured (the operator alone at the same shape) and attention_share_predicted (by FLOPs).
-// `peak` is the device's profile.
-Result bench_train(const TrainRequest& request, const MachineProfile& peak);
+// `peak` is the device's profile. `operators`, if any, takes what each operator took in the timed steps, which are
+// a little slower then.
+Result bench_train(const TrainRequest& request, const MachineProfile& peak, std::vector<kernels::OperatorTime>* operators = nullptr);
 
 }  // namespace longhaul::bench

@@ -5,6 +5,7 @@
 #include "base/terminal.h"
 #include "bench/models/checkpoint.h"
 #include "bench/models/decode.h"
+#include "bench/models/operator_table.h"
 #include "bench/models/serve.h"
 #include "bench/models/train.h"
 #include "cli/command.h"
@@ -19,14 +20,14 @@ void add_bench_train(Command& group) {
   struct Options {
     bench::TrainRequest request;
     std::string device = "auto";
-    bool json = false, explain = false;
+    bool json = false, explain = false, by_operator = false;
   };
   auto options = std::make_shared<Options>();
-  Command train =
-      group.add("train", "whole training steps of a preset on random tokens",
-                {{"GPT-2 in bf16", "bench train --preset gpt2-124m --batch 1 --sequence 1024 --dtype bf16"},
-                 {"half of the layers of a hybrid with experts, long", "bench train --preset hybrid-bench --sequence 8192 model.layers=4"},
-                 {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
+  Command train = group.add(
+      "train", "whole training steps of a preset on random tokens",
+      {{"GPT-2 in bf16", "bench train --preset gpt2-124m --batch 1 --sequence 1024 --dtype bf16"},
+       {"where the time of a hybrid with experts goes", "bench train --preset hybrid-bench --sequence 8192 model.layers=4 --by-operator"},
+       {"for a script", "bench train --preset gpt2-124m --dtype fp32 --steps 5 --json"}});
   train.option("--preset", options->request.preset, "model: see presets/").default_shown();
   train.option("--batch", options->request.batch, "sequences a step").at_least(1).default_shown();
   train.option("--sequence", options->request.sequence, "tokens a sequence").at_least(2).at_most(1 << 24).default_shown();
@@ -36,16 +37,24 @@ void add_bench_train(Command& group) {
   train.option("--seed", options->request.seed, "of weights and tokens").default_shown();
   train.overrides(options->request.overrides);
   train.flag("--explain-dispatch", options->explain, "say which implementation took each call, and why others did not");
+  train.flag("--by-operator", options->by_operator, "times of each operator, forward and backward, and the rates that it reaches");
   train.json_flag(options->json, "print one JSON object");
   train.on_run([options] {
     kernels::Dispatcher::explain(options->explain);
     options->request.device = device_named(options->device, "--device");
     const MachineProfile peak = measured_profile(/*fresh=*/false, options->request.device);
-    const bench::Result result = bench::bench_train(options->request, peak);
-    if (options->json)
-      print_json(bench::to_json(result, peak));
-    else
-      print(bench::table_of({result}, peak, colours_wanted(stdout)));
+    std::vector<kernels::OperatorTime> operators;
+    const bench::Result result = bench::bench_train(options->request, peak, options->by_operator ? &operators : nullptr);
+    const int64_t steps = options->request.steps;
+    if (options->json) {
+      nlohmann::ordered_json json = bench::to_json(result, peak);
+      if (options->by_operator) json["operators"] = bench::operators_json(operators, steps);
+      print_json(json);
+    } else {
+      const bool colours = colours_wanted(stdout);
+      print(bench::table_of({result}, peak, colours));
+      if (options->by_operator) print("\n" + bench::operator_table(operators, steps, options->request.dtype, peak, colours));
+    }
     return result.correct() ? ExitCode::kDone : ExitCode::kCheckFailed;
   });
 }

@@ -20,8 +20,9 @@ void look_at_bus(const std::filesystem::path& device, const std::string& name, C
   finding.values[name + "_pcie_gigatransfers_per_second"] = lanes * speed;
   if (lanes >= most_lanes && speed >= most_speed) return;
   finding.found += fmt::format("{} has {:.0f} lanes of PCIe at {:g} GT/s, ", name, lanes, speed);
-  finding.make(CheckStatus::kSlow, fmt::format("{:.0f} lanes at {:g} GT/s, as the card has them", most_lanes, most_speed),
-               fmt::format("lspci -vv -s {}: the slot, the riser, the firmware", std::filesystem::weakly_canonical(device).filename().string()));
+  finding.make(
+      CheckStatus::kSlow, fmt::format("{:.0f} lanes at {:g} GT/s, as the card has them", most_lanes, most_speed),
+      fmt::format("lspci -vv -s {}: the slot, the riser, the firmware", std::filesystem::weakly_canonical(device).filename().string()));
 }
 
 // A physical interface has a device; bridges, virtual pairs of containers and the loopback have none.

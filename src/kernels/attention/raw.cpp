@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/attention/cuda_call.h"
 #include "kernels/attention/problem.h"
 #include "kernels/by_device.h"
 #include "kernels/documents.h"
+#include "kernels/operator_clock.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -84,7 +87,23 @@ AttentionBy choose_attention(const AttentionProblem& problem, bool sums) {
   }));
 }
 
+// Of the forward pass; the backward pass has two products for each of its.
+static double attention_flops(const AttentionProblem& problem) {
+  if (!operators_are_timed()) return 0;
+  double pairs = 0;
+  for (const AttentionDocument& document : problem.visible.documents) {
+    for (int64_t i = 0; i < document.queries; ++i) {
+      const TokenRange near = problem.visible.near(document, i);
+      const int64_t first = std::max(near.first, document.prefix);
+      pairs += static_cast<double>(std::min(document.prefix, document.keys) + std::max<int64_t>(0, near.last - first));
+    }
+  }
+  const int64_t channels = problem.q_thd.size(2) + problem.v_shd.size(2);
+  return 2 * pairs * static_cast<double>(problem.q_thd.size(1) * channels);
+}
+
 AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& problem, bool wide) {
+  count_flops(attention_flops(problem));
   const Tensor &q = problem.q_thd, &v = problem.v_shd;
   switch (by) {
     case AttentionBy::kCuda:
@@ -103,6 +122,7 @@ AttentionResult attention_forward_by(AttentionBy by, const AttentionProblem& pro
 
 void attention_backward_by(AttentionBy by, const AttentionProblem& problem, const AttentionOutside& outside, const AttentionGradients& into,
                            bool add) {
+  count_flops(2 * attention_flops(problem));
   switch (by) {
     case AttentionBy::kCuda:
       return cuda_calls<AttentionCuda>().backward(problem, outside, into);

@@ -12,6 +12,7 @@
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
 #include "kernels/linear_recurrence/problem.h"
+#include "kernels/operator_clock.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::kernels {
@@ -52,12 +53,19 @@ void check_delta_decay(const DeltaRuleProblem& problem) {
     refuse_argument(kDeltaRuleOp, "log_decay", "0 or less", fmt::format("{}", largest));
 }
 
+// Of the forward pass, token by token: the state is read for the key, takes what its value lacks, and is read by the query.
+double delta_rule_flops(const DeltaRuleProblem& problem) {
+  return 6.0 * static_cast<double>(problem.tokens() * problem.heads() * problem.in.k_tgk.size(2) * problem.in.v_thv.size(2));
+}
+
 LinearRecurrenceResult forward_by(DeltaBy by, const DeltaRuleProblem& problem, Tensor* kept) {
+  count_flops(delta_rule_flops(problem));
   if (by == DeltaBy::kReference) return delta_rule_forward_reference(problem);
   return by == DeltaBy::kCpu ? delta_rule_forward_cpu(problem, kept) : delta_rule_forward_chunked(problem, kept);
 }
 
 DeltaRuleGradients backward_by(DeltaBy by, const DeltaRuleProblem& problem, const Tensor& kept, const Tensor& d_o, const Tensor& d_final) {
+  count_flops(2 * delta_rule_flops(problem));
   if (by == DeltaBy::kReference) return delta_rule_backward_reference(problem, d_o, d_final);
   return by == DeltaBy::kCpu ? delta_rule_backward_cpu(problem, kept, d_o, d_final)
                              : delta_rule_backward_chunked(problem, kept, d_o, d_final);

@@ -10,6 +10,7 @@
 #include "kernels/documents.h"
 #include "kernels/linear/swiglu_epilogue.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/operator_clock.h"
 #include "kernels/vector/tensors.h"
 
 namespace longhaul::kernels {
@@ -89,8 +90,10 @@ GradientSink bias_sink(const LinearWeights& weights) { return weights.bias.defin
 void add_gradients(const LinearWeights& weights, const std::vector<int64_t>& rows, const Tensor& dy, const Tensor& x) {
   const GradientSink &sink = weights.sinks.weight, bias = bias_sink(weights);
   if (!sink.wanted()) return;
-  GradientSink::add_together(
-      sink, bias, [to = sink.buffer(), bias_to = bias.buffer(), rows, dy, x] { packed_weight_gradient(to, bias_to, dy, x, rows); });
+  GradientSink::add_together(sink, bias, [to = sink.buffer(), bias_to = bias.buffer(), rows, dy, x] {
+    count_product(x, to);
+    packed_weight_gradient(to, bias_to, dy, x, rows);
+  });
 }
 
 struct Made {
@@ -100,6 +103,8 @@ struct Made {
 Made fused(const Tensor& x, const Call& call, bool want_gradient) {
   const std::vector<int64_t>& rows = call.rows_per_group;
   const Tensor &up = call.up.weight, &down = call.down.weight;
+  count_product(x, up);
+  count_product(x, down);
   const Tensor a = at::empty({x.size(0), down.size(-1)}, x.options().requires_grad(false));
   const Tensor z = packed_output(x, rows, up, call.product_bias(), *call.up.kept.copies, call.up.kept.version,
                                  activation_of(call.activation, call.gelu_bias(), a, want_gradient));
@@ -111,6 +116,8 @@ Tensor fused_gradient(const BackwardCall& back, const Call& call) {
   const Tensor &x = back.saved[0], &z = back.saved[1], &a = back.saved[2], &up = back.saved[3], &down = back.saved[4];
   const std::vector<int64_t>& rows = call.rows_per_group;
   const Tensor dy = back.gradients[0].stride(-1) == 1 ? back.gradients[0] : back.gradients[0].contiguous(), dz = at::empty_like(z);
+  count_product(dy, down);
+  if (back.wanted[0]) count_product(dy, up);
   add_gradients(call.down, rows, dy, a);
   packed_input_gradient(dy, rows, down, *call.down.kept.copies, call.down.kept.version, slope_of(call.activation, call.gelu_bias(), z, dz));
   add_gradients(call.up, rows, dz, x);

@@ -9,6 +9,7 @@
 #include "kernels/linear/raw.h"
 #include "kernels/matmul/cuda_call.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/operator_clock.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -75,6 +76,7 @@ void add_weight_gradients_of(const Tensor& sink, const Tensor& bias_sink, const 
     bias_sink.add_(dy.sum(0, false, bias_sink.scalar_type()));
     return;
   }
+  count_product(x, sink);
   const Product product = choose(products_of(sink).weight_gradient, refuse_gpu_weight_gradient(sink, dy, x),
                                  refuse_packed_weight_gradient(sink, bias_sink, dy, x));
   if (product == Product::kCuda)
@@ -92,6 +94,7 @@ void add_weight_gradients_of(const Tensor& sink, const Tensor& bias_sink, const 
 
 Tensor output_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const std::vector<int64_t>& rows_per_expert,
                  const KeptPacked& kept) {
+  count_product(x, weight);
   const Product product = choose(products_of(weight).output, refuse_gpu(x, weight), refuse_packed(x, weight, kept.copies));
   if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(x.contiguous(), rows_per_expert, weight, false);
   if (product == Product::kPacked) return packed_output(x, rows_per_expert, weight, bias, *kept.copies, kept.version);
@@ -106,6 +109,7 @@ Tensor output_of(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 
 Tensor input_gradient_of(const Tensor& dy, const Tensor& weight, const std::vector<int64_t>& rows_per_expert, const KeptPacked& kept) {
   if (kept.copies != nullptr) kept.copies->expect_newest(kept.version);
+  count_product(dy, weight);
   const Product product = choose(products_of(weight).input_gradient, refuse_gpu(dy, weight), refuse_packed(dy, weight, kept.copies));
   if (product == Product::kCuda) return cuda_calls<MatmulCuda>().grouped(dy.contiguous(), rows_per_expert, weight, true);
   if (product == Product::kPacked) return packed_input_gradient(dy, rows_per_expert, weight, *kept.copies, kept.version);

@@ -7,6 +7,7 @@
 #include "kernels/documents.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
 #include "kernels/linear_cross_entropy/problem.h"
+#include "kernels/operator_clock.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -22,6 +23,9 @@ constexpr Implementation kImplementations[] = {&cross_entropy_cuda, &cross_entro
 
 Tensor dispatched(const CrossEntropyProblem& problem, const CrossEntropyGradients& gradients) {
   static constexpr std::string_view kNames[] = {"cuda", "fused", "aten", "reference"};
+  count_product(problem.hidden_td, problem.weight_vd);
+  if (gradients.hidden_td.defined()) count_product(problem.hidden_td, problem.weight_vd);
+  if (gradients.sink_vd.defined()) count_product(problem.hidden_td, problem.weight_vd);
   const size_t choice = Dispatcher(kOp, kNames).choose([&](size_t i) {
     if (i == 0) return refuse_cross_entropy_cuda(problem, gradients);
     if (i == 1) return refuse_cross_entropy_fused(problem, gradients);

@@ -8,6 +8,7 @@
 #include "kernels/documents.h"
 #include "kernels/linear_cross_entropy/cuda_call.h"
 #include "kernels/linear_cross_entropy/problem.h"
+#include "kernels/operator_clock.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -49,6 +50,7 @@ TokenLogits token_logits(const TokenLogitsInputs& in, bool with_entropy) {
   const CrossEntropyProblem problem = problem_of(in);
   const auto each = in.hidden_td.options().dtype(problem.sum_type()).requires_grad(false);
   const auto made = [&] { return at::empty({problem.tokens()}, each); };
+  count_product(problem.hidden_td, problem.weight_vd);
   const TokenLogits result{made(), made(), with_entropy ? made() : Tensor()};
   switch (choose(problem, {})) {
     case kCuda:
@@ -85,6 +87,8 @@ void token_logits_backward(const TokenLogitsInputs& in, const TokenLogits& of, c
   if (sink.defined()) check_cross_entropy_sink(sink, in.weight_vd);
   const CrossEntropyGradients into{d_hidden, sink};
   if (!into.wanted()) return;
+  if (d_hidden.defined()) count_product(problem.hidden_td, problem.weight_vd);
+  if (sink.defined()) count_product(problem.hidden_td, problem.weight_vd);
   const bool entropy = gradients.entropy_t.defined();
   const TokenLogitsGradient upstream{
       of.logsumexp_t.contiguous(),

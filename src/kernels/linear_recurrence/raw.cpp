@@ -8,6 +8,7 @@
 #include "kernels/linear_recurrence/cpu/cpu.h"
 #include "kernels/linear_recurrence/cuda_call.h"
 #include "kernels/linear_recurrence/gate.h"
+#include "kernels/operator_clock.h"
 
 namespace longhaul::kernels {
 namespace {
@@ -131,7 +132,13 @@ RecurrenceProblem with_recurrence_keys(RecurrenceProblem problem) {
   return problem;
 }
 
+// Of the forward pass, token by token: the state takes a key's value and is read by a query. The backward pass has twice as many.
+static double recurrence_flops(const RecurrenceProblem& problem) {
+  return 4.0 * static_cast<double>(problem.tokens() * problem.heads() * problem.q_thk.size(2) * problem.v_thv.size(2));
+}
+
 LinearRecurrenceResult recurrence_forward_by(RecurrenceBy by, const RecurrenceProblem& problem, Tensor* boundaries) {
+  count_flops(recurrence_flops(problem));
   switch (by) {
     case RecurrenceBy::kCuda:
       return cuda_calls<RecurrenceCuda>().forward(problem);
@@ -149,6 +156,7 @@ LinearRecurrenceResult recurrence_forward_by(RecurrenceBy by, const RecurrencePr
 
 RecurrenceGradients recurrence_backward_by(RecurrenceBy by, const RecurrenceProblem& problem, const Tensor& d_o, const Tensor& d_final,
                                            const Tensor& boundaries, bool want_decay) {
+  count_flops(2 * recurrence_flops(problem));
   if (by == RecurrenceBy::kCuda) return cuda_calls<RecurrenceCuda>().backward(problem, d_o, d_final, want_decay);
   if (by == RecurrenceBy::kReference) return recurrence_backward_reference(problem, d_o, d_final, want_decay);
   if (by == RecurrenceBy::kAten) return backward_aten(problem, d_o, d_final, want_decay);

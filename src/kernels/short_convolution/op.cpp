@@ -5,6 +5,7 @@
 #include "kernels/by_device.h"
 #include "kernels/differentiable.h"
 #include "kernels/documents.h"
+#include "kernels/operator_clock.h"
 #include "kernels/short_convolution/cpu.h"
 #include "kernels/vector/tensors.h"
 #include "tensor/to_tensor.h"
@@ -80,14 +81,17 @@ ShortConvolutionResult convolution_by_aten(const ConvolutionProblem& problem) {
 
 ShortConvolutionResult convolution_by_loops(const ConvolutionProblem& problem) {
   const std::vector<Tensor> inputs{problem.x_tc, problem.weight_wc, problem.bias_c, problem.initial_state_nwc};
+  const double flops = 2.0 * static_cast<double>(problem.x_tc.numel() * problem.width());
   const auto made = differentiable(kConvolutionOp, inputs, [&]() -> Recorded {
+    count_flops(flops);
     const ShortConvolutionResult result = convolution_forward_cpu(problem);
     return {.results = {result.y_tc, result.final_state_nwc},
             .saved = inputs,
             .backward =
-                [offsets = problem.offsets, options = problem.options](const BackwardCall& call) {
+                [flops, offsets = problem.offsets, options = problem.options](const BackwardCall& call) {
                   const ConvolutionProblem saved{call.saved[0], call.saved[1], call.saved[2], call.saved[3], offsets, options};
                   const Tensor dy = call.gradients[0].defined() ? call.gradients[0].contiguous() : at::zeros_like(saved.x_tc);
+                  count_flops(2 * flops);
                   const auto d = convolution_backward_cpu(saved, dy, call.gradients[1]);
                   return std::vector<Tensor>{d.x_tc, d.weight_wc, d.bias_c, d.initial_state_nwc};
                 },
