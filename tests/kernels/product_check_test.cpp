@@ -59,6 +59,10 @@ TEST_P(ProductCheckOf, WrongNumbersAreFoundWhereTheyAre) {
     EXPECT_EQ(check.row, 4);
     EXPECT_EQ(check.column, 592);  // the sixteen from there on
   }
+  Tensor last = right.clone();
+  last[4][699] += 50;  // of the twelve after the last whole sixteen
+  EXPECT_FALSE(check_product(x, weight, last).good());
+  EXPECT_EQ(check_product(x, weight, last).column, 688);
   Tensor other = weight.clone();
   other[650][7] *= 1024;  // an operand is not what it was
   EXPECT_FALSE(check_product(x, other, right).good());
