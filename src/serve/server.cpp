@@ -15,6 +15,7 @@
 #include "base/text/text.h"
 #include "base/version.h"
 #include "generate/embed.h"
+#include "serve/chat_page.h"
 
 namespace longhaul::serve {
 namespace {
@@ -89,7 +90,8 @@ void Server::answer(const HttpRequest& request, const Responder& responder) {
   if (path == "/tokenize") return responder->reply(tokenize(request));
   if (path == "/detokenize") return responder->reply(detokenize(request));
   const bool is_one_model = path.starts_with("/v1/models/");
-  if (path == "/v1/models" || path == "/health" || path == "/metrics" || is_one_model) require_method(request, "GET");
+  if (path == "/" || path == "/v1/models" || path == "/health" || path == "/metrics" || is_one_model) require_method(request, "GET");
+  if (path == "/") return responder->reply(chat_page());
   if (path == "/v1/models") return responder->reply(models());
   if (path == "/health") return responder->reply(health());
   if (path == "/metrics") {

@@ -1,0 +1,123 @@
+// The page at `/` in Chromium: its script asks the server, and what it shows is what the server answers.
+// ctest: label=full timeout=180
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/files/file.h"
+#include "base/files/temporary_folder.h"
+#include "base/net/http.h"
+#include "base/process/process.h"
+#include "base/threads/worker.h"
+#include "generate/engine.h"
+#include "serve/server.h"
+#include "support/models.h"
+
+namespace longhaul::serve {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Writes letters, so that the text of a page is the text of the answer.
+LoadedModel model_of_letters(const ModelShelf::Entry&) {
+  recipe::ModelConfig config = longhaul::testing::hybrid_pre_norm_tied();
+  config.vocabulary = 257;
+  LoadedModel loaded;
+  loaded.model.decoder = std::make_unique<model::Decoder>(longhaul::testing::filled_decoder(config, "fp32"));
+  loaded.engine =
+      std::make_unique<generate::Engine>(*loaded.model.decoder, generate::EngineOptions{.sequences = 2, .bytes = int64_t{32} << 20});
+  const auto chat = [](const nlohmann::ordered_json& messages, const nlohmann::ordered_json&, const nlohmann::ordered_json&, bool, bool) {
+    return data::Tokenizer::bytes().encode_prompt(messages.back()["content"].get<std::string>());
+  };
+  loaded.text = std::make_shared<ModelText>(
+      ModelText{.tokenizer = data::Tokenizer::bytes(), .chat = chat, .limit_of_tokens = 500, .step = 3, .fingerprint = "test"});
+  return loaded;
+}
+
+class ChatPage : public ::testing::Test {
+ protected:
+  ChatPage() : server_(options(), {{"letters", "letters"}}, model_of_letters) {
+    thread_.post([this] { server_.run(); });
+  }
+  ~ChatPage() override {
+    server_.stop();
+    thread_.wait();
+  }
+  void SetUp() override {
+    if (std::system("command -v chromium >/dev/null") != 0) GTEST_SKIP() << "chromium is not installed (scripts/packages-test.txt)";
+  }
+  static ServeOptions options() {
+    ServeOptions options;
+    options.http.longest_body = 1 << 20;
+    options.drain_s = 5;
+    return options;
+  }
+  ProcessResult browse(const std::string& query, int width, const std::string& what) const {
+    return run_process({"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                        "--no-first-run", "--user-data-dir=" + (folder_ / "browser").string(),
+                        "--window-size=" + std::to_string(width) + ",900", "--virtual-time-budget=15000", what, server_.url() + query},
+                       {"HOME=" + folder_.path().string()}, 100);
+  }
+  // The conversation that a browser then shows; what it complains of, where there is none.
+  std::string talk(const std::string& query, int width) const {
+    const ProcessResult dom = browse(query, width, "--dump-dom");
+    EXPECT_EQ(dom.errors.find("Refused to"), std::string::npos) << "the page keeps its own content policy: " << dom.errors;
+    const size_t begin = dom.output.find("<main"), end = dom.output.find("<form class=");
+    const size_t figures = dom.output.find("<output");
+    if (end == std::string::npos) return dom.errors;
+    return dom.output.substr(begin, end - begin) + dom.output.substr(figures, dom.output.find("</output>") - figures);
+  }
+  std::string answer(const std::string& prompt) const {
+    HttpAddress address = http_address(server_.url());
+    address.path = "/v1/completions";
+    const nlohmann::json body = {{"prompt", prompt}, {"max_tokens", 12}, {"temperature", 0.8}, {"top_p", 0.95}, {"seed", 7}};
+    return nlohmann::json::parse(http_post(address, body.dump(), "application/json", 60, 1 << 20).body)["choices"][0]["text"];
+  }
+  static std::string as_html(std::string text) {
+    std::string html;
+    for (const char c : text) html += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+    return html;
+  }
+
+  TemporaryFolder folder_;
+  Server server_;
+  Worker thread_{"server"};
+};
+
+TEST_F(ChatPage, ShowsWhatTheServerAnswers) {
+  const std::string expected = as_html(answer("hello"));
+  for (const char* const form : {"text", "chat"}) {
+    const std::string shown = talk(std::string("?seed=7&tokens=12&form=") + form + "&ask=hello", 500);
+    EXPECT_THAT(shown, HasSubstr("<h2>assistant</h2><div>" + expected + "</div>")) << form;
+    EXPECT_THAT(shown, HasSubstr("12 tokens, "));
+  }
+}
+
+TEST_F(ChatPage, ShowsTokensOneByOneAndMistakesAsText) {
+  const std::string tokens = talk("?seed=7&tokens=12&form=text&likely_on=1&ask=hello", 1200), span = "<span class=\"token\"";
+  size_t spans = 0;
+  for (size_t at = tokens.find(span); at != std::string::npos; at = tokens.find(span, at + 1)) ++spans;
+  EXPECT_EQ(spans, 12U);
+  const std::string refused = talk("?temperature=9&form=text&ask=%3Cb%3Ehello", 1200);
+  EXPECT_THAT(refused, HasSubstr("<h2>error</h2>")) << "hotter than any text";
+  EXPECT_THAT(refused, HasSubstr("&lt;b&gt;hello")) << "never HTML";
+}
+
+// LONGHAUL_PICTURES=FOLDER: pictures to look at.
+TEST_F(ChatPage, PicturesHaveTheirSize) {
+  const char* const wanted = std::getenv("LONGHAUL_PICTURES");
+  const std::filesystem::path pictures = wanted != nullptr ? std::filesystem::path(wanted) : folder_.path();
+  for (const int width : {1200, 500}) {
+    const auto picture = pictures / ("chat-" + std::to_string(width) + ".png");
+    ASSERT_EQ(browse("?seed=7&tokens=12&likely_on=1&ask=hello", width, "--screenshot=" + picture.string()).status, 0);
+    const std::string png = read_text(picture);
+    ASSERT_GT(png.size(), 8'000U) << "not an empty page";
+    const auto at = [&](size_t i) { return static_cast<unsigned char>(png[i]); };
+    EXPECT_EQ(at(18) * 256 + at(19), width);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::serve
