@@ -183,7 +183,7 @@ Bound::Bound(const std::string& function, Arguments arguments, std::initializer_
   if (arguments.by_place.size() > names_.size()) fail("{} takes at most {} arguments", function, names_.size());
   for (size_t i = 0; i < arguments.by_place.size(); ++i) values_[i] = std::move(arguments.by_place[i]);
   for (auto& [name, value] : arguments.by_name) {
-    const auto found = std::ranges::find_if(names_, [&](const char* known) { return name == known; });
+    const auto found = std::ranges::find_if(names_, [&, wanted = name](const char* known) { return wanted == known; });
     if (found == names_.end()) fail("{} has no argument '{}'", function, name);
     std::optional<Value>& held = values_[static_cast<size_t>(found - names_.begin())];
     if (held) fail("{} is given '{}' twice", function, name);

@@ -330,10 +330,11 @@ void LiveRun::take_calls(int64_t rank, const StepTrace& step) {
 void LiveRun::read_traces() {
   for (auto& [name, tail] : traces_) {
     TraceRank& rank = trace_ranks_[name];
-    const int64_t number = rank_in_name(tail->path().stem().string());
+    const std::filesystem::path path = tail->path();
+    const int64_t number = rank_in_name(path.stem().string());
     tail->poll([&](std::string_view line) {
       try {
-        const auto step = trace_line(line, tail->path().string(), rank);
+        const auto step = trace_line(line, path.string(), rank);
         stage_of_[number] = rank.pp;
         view_.traced = true;
         if (step) take_calls(number, *step);
