@@ -5,7 +5,7 @@
 namespace longhaul::posttrain {
 
 train::TaskEntries tasks() {
-  static const train::TaskEntry all[] = {preference_entry()};
+  static const train::TaskEntry all[] = {preference_entry(), reward_entry()};
   return all;
 }
 

@@ -142,7 +142,8 @@ class RowReader {
         rest.remove_prefix(end + 1);
       }
       line.append(rest);
-      if (line.size() > kMostLineBytes) refuse_row(fmt::format("{}:{}", path.string(), number + 1), "a line of at most 64 MiB", "a longer one");
+      if (line.size() > kMostLineBytes)
+        refuse_row(fmt::format("{}:{}", path.string(), number + 1), "a line of at most 64 MiB", "a longer one");
     }
     take(line, fmt::format("{}:{}", path.string(), number + 1));
   }
@@ -159,7 +160,8 @@ class RowReader {
       }
     } catch (const Error& error) {
       if (!skip_) throw;
-      if (into_.bad++ == 0) into_.first_bad = fmt::format("{}: expected {}, found {}", where, error.fields().expected, error.fields().found);
+      if (into_.bad++ == 0)
+        into_.first_bad = fmt::format("{}: expected {}, found {}", where, error.fields().expected, error.fields().found);
     }
   }
   // Scored answers to one prompt are one row.
@@ -219,8 +221,8 @@ AnswerRows read_answer_rows(const fs::path& path, bool skip_bad_rows) {
     throw Error({.code = ExitCode::kData,
                  .what = "there are no answers to learn from",
                  .expected = kForms,
-                 .found = all.bad > 0 ? fmt::format("{}; the first: {}", counted(all.bad, "row that cannot be read", "rows that cannot be read"),
-                                                    all.first_bad)
+                 .found = all.bad > 0 ? fmt::format("{}; the first: {}",
+                                                    counted(all.bad, "row that cannot be read", "rows that cannot be read"), all.first_bad)
                                       : "no row",
                  .where = path.string(),
                  .hint = "preference.data=PAIRS.jsonl, or a folder of .jsonl files"});

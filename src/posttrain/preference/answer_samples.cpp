@@ -112,12 +112,14 @@ bool keep(const AnswerSample& sample, const SampleWish& wish, AnswerSamples& all
 }
 
 [[noreturn]] void refuse_nothing(const AnswerSamples& all, const SampleWish& wish, const std::string& where) {
-  throw Error({.code = ExitCode::kData,
-               .what = "no row is left to learn from",
-               .expected = fmt::format("answers that differ, are not empty, and fit with their prompts into train.sequence = {}", wish.sequence),
-               .found = fmt::format("{} too long, {} equal, {} empty, {} without a better answer", all.too_long, all.equal, all.empty, all.of_no_use),
-               .where = where,
-               .hint = all.too_long > 0 ? fmt::format("train.sequence={}", 4 * wish.sequence) : ""});
+  throw Error(
+      {.code = ExitCode::kData,
+       .what = "no row is left to learn from",
+       .expected = fmt::format("answers that differ, are not empty, and fit with their prompts into train.sequence = {}", wish.sequence),
+       .found =
+           fmt::format("{} too long, {} equal, {} empty, {} without a better answer", all.too_long, all.equal, all.empty, all.of_no_use),
+       .where = where,
+       .hint = all.too_long > 0 ? fmt::format("train.sequence={}", 4 * wish.sequence) : ""});
 }
 
 void warn_of_left_out(const AnswerRows& rows, const AnswerSamples& all, const SampleWish& wish, const std::string& where) {
@@ -215,7 +217,8 @@ std::string AnswerSamples::fingerprint() const {
   Sha256 hash;
   const auto add = [&](const auto& values) { hash.update(std::as_bytes(std::span(values))); };
   for (const AnswerSample& sample : samples) {
-    const std::array<int64_t, 3> head = {static_cast<int64_t>(sample.prompt.size()), static_cast<int64_t>(sample.answers.size()), sample.good};
+    const std::array<int64_t, 3> head = {static_cast<int64_t>(sample.prompt.size()), static_cast<int64_t>(sample.answers.size()),
+                                         sample.good};
     const std::array<double, 1> reward = {sample.reward};
     add(head);
     add(reward);
@@ -229,7 +232,8 @@ std::string AnswerSamples::fingerprint() const {
   return hash.hex();
 }
 
-AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncoder& encoder, const SampleWish& wish, const std::string& where) {
+AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncoder& encoder, const SampleWish& wish,
+                           const std::string& where) {
   AnswerSamples all;
   for (const AnswerRow& row : rows) {
     const std::vector<Choice> choices = choices_of(row, wish.unit);

@@ -63,11 +63,12 @@ SampleWish::Unit unit_of(PreferenceLoss loss);
 struct AnswerSamples {
   std::vector<AnswerSample> samples;
   int64_t equal = 0, empty = 0, too_long = 0, of_no_use = 0;  // left out
-  std::string fingerprint() const;                             // of everything that training sees
+  std::string fingerprint() const;                            // of everything that training sees
 };
 
 // kData: nothing is left, a row of another form than the wish takes, or an id for which the model has no row.
-AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncoder& encoder, const SampleWish& wish, const std::string& where);
+AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncoder& encoder, const SampleWish& wish,
+                           const std::string& where);
 
 // Training and held-out samples of a recipe; rows that were left out are told in warnings, on `speaks` only.
 struct SplitSamples {

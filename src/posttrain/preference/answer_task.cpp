@@ -20,7 +20,7 @@ AnswerTask::AnswerTask(const recipe::Recipe& recipe, SplitSamples samples, at::D
     : recipe_(recipe),
       ranks_(ranks),
       samples_(std::move(samples)),
-      fingerprint_(samples_.train.fingerprint()),
+      fingerprint_(samples_.train.fingerprint() + samples_.held_out.fingerprint()),
       schedule_(recipe.optim, recipe.train),
       decoder_(recipe.model, Precision::named(recipe::name_of_value(recipe.train.dtype)), device, model::Use::kTraining, ranks.place()),
       stage_(decoder_, ranks) {
@@ -30,7 +30,7 @@ AnswerTask::AnswerTask(const recipe::Recipe& recipe, SplitSamples samples, at::D
 
 // Ranks may read the files on machines of their own.
 void AnswerTask::require_same_on_all_ranks() const {
-  const auto own = static_cast<int64_t>(xxh3(fingerprint_ + samples_.held_out.fingerprint()) >> 2);
+  const auto own = static_cast<int64_t>(xxh3(fingerprint_) >> 2);
   const int64_t most = ranks_.most(own), least = -ranks_.most(-own);
   if (most == own && least == own) return;
   throw Error({.code = ExitCode::kData,
@@ -186,7 +186,7 @@ std::optional<observe::Metrics> AnswerTask::evaluate(bool whole, const std::func
 
 nlohmann::json AnswerTask::data_position(int64_t step) const {
   return {{"first_sample", schedule_.first_sample(step)},
-          {"answers", {{"samples", samples_.train.samples.size()}, {"sha256", fingerprint_}, {"seed", recipe_.data.seed}}}};
+          {"answers", {{"samples", samples_.train.samples.size()}, {"sha256", sha256_hex(fingerprint_)}, {"seed", recipe_.data.seed}}}};
 }
 
 void AnswerTask::require_same_data(const nlohmann::json& saved, int64_t step) const {

@@ -64,7 +64,7 @@ class AnswerTask : public train::Task {
   // What is told of them; names_of_metrics() has all names, the same on every rank.
   virtual Metrics metrics_of(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd) const = 0;
   virtual std::vector<std::string> names_of_metrics() const = 0;
-  virtual void before_step(int64_t /*step*/) {}            // called by prepare() first
+  virtual void before_step(int64_t /*step*/) {}             // called by prepare() first
   virtual void before_judging(const Tensor& /*scores*/) {}  // scores_nd of all held-out samples that are judged
 
   // Scores of `count` samples with the weights as they are, [count, columns] in fp64 on the CPU, the same on all
@@ -74,9 +74,7 @@ class AnswerTask : public train::Task {
   Tensor scores_of(int64_t count, int64_t columns, const Pack& pack, const std::string& phase, const std::function<bool()>& go_on = {});
   Tensor scores_of(Side side, int64_t count, const std::string& phase, const std::function<bool()>& go_on = {});
 
-  const std::vector<AnswerSample>& of(Side side) const {
-    return side == Side::kTrain ? samples_.train.samples : samples_.held_out.samples;
-  }
+  const std::vector<AnswerSample>& of(Side side) const { return side == Side::kTrain ? samples_.train.samples : samples_.held_out.samples; }
   int64_t documents_of_sample() const { return static_cast<int64_t>(samples_.train.samples.front().answers.size()); }
 
   recipe::Recipe recipe_;

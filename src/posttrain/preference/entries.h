@@ -6,5 +6,6 @@
 namespace longhaul::posttrain {
 
 train::TaskEntry preference_entry();
+train::TaskEntry reward_entry();  // reads preference.data too
 
 }  // namespace longhaul::posttrain

@@ -34,9 +34,7 @@ Tensor log_odds(const Tensor& log_p_n) {
 
 }  // namespace
 
-std::vector<std::string_view> names_of(PreferenceLoss) {
-  return {"dpo", "ipo", "kto", "orpo", "simpo", "reward_weighted", "rejection"};
-}
+std::vector<std::string_view> names_of(PreferenceLoss) { return {"dpo", "ipo", "kto", "orpo", "simpo", "reward_weighted", "rejection"}; }
 
 bool needs_reference(PreferenceLoss loss) {
   return loss == PreferenceLoss::kDpo || loss == PreferenceLoss::kIpo || loss == PreferenceLoss::kKto;
@@ -55,11 +53,16 @@ Tensor pair_loss(PreferenceLoss loss, const AnswerScores& chosen, const AnswerSc
   const auto difference = [&] { return log_ratio(chosen, numbers.per_token) - log_ratio(rejected, numbers.per_token); };
   const Tensor c_n = mean_of_token(chosen), r_n = mean_of_token(rejected);
   switch (loss) {
-    case PreferenceLoss::kDpo: return smoothed(numbers.beta * difference(), numbers.label_smoothing);
-    case PreferenceLoss::kIpo: return (difference() - 1 / (2 * numbers.beta)).square();
-    case PreferenceLoss::kSimpo: return smoothed(numbers.beta * (c_n - r_n) - numbers.gamma, numbers.label_smoothing);
-    case PreferenceLoss::kOrpo: return -c_n - numbers.beta * at::log_sigmoid(log_odds(c_n) - log_odds(r_n));
-    default: break;
+    case PreferenceLoss::kDpo:
+      return smoothed(numbers.beta * difference(), numbers.label_smoothing);
+    case PreferenceLoss::kIpo:
+      return (difference() - 1 / (2 * numbers.beta)).square();
+    case PreferenceLoss::kSimpo:
+      return smoothed(numbers.beta * (c_n - r_n) - numbers.gamma, numbers.label_smoothing);
+    case PreferenceLoss::kOrpo:
+      return -c_n - numbers.beta * at::log_sigmoid(log_odds(c_n) - log_odds(r_n));
+    default:
+      break;
   }
   LONGHAUL_ASSERT(false, "{} compares no two answers", names_of(loss)[static_cast<size_t>(loss)]);
   return {};

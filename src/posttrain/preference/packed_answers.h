@@ -15,9 +15,9 @@ namespace longhaul::posttrain {
 struct PackedAnswers {
   layout::SequenceLayout layout;
   std::vector<int64_t> inputs, labels;
-  std::vector<int64_t> tokens;    // of the answer of each document
-  std::vector<int64_t> last;      // place in the row of each document's last input
-  std::vector<int64_t> samples;   // indexes of the samples
+  std::vector<int64_t> tokens;   // of the answer of each document
+  std::vector<int64_t> last;     // place in the row of each document's last input
+  std::vector<int64_t> samples;  // indexes of the samples
   language::PackedText text() const { return {layout, inputs, labels}; }
 };
 

@@ -154,8 +154,7 @@ AnswerScores Preference::scores(Side side, const std::vector<int64_t>& samples, 
 
 Tensor Preference::summed_loss(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd) const {
   const AnswerScores first = scores(side, samples, scores_nd, 0);
-  if (compares_two(options_.loss))
-    return pair_loss(options_.loss, first, scores(side, samples, scores_nd, 1), options_.numbers).sum();
+  if (compares_two(options_.loss)) return pair_loss(options_.loss, first, scores(side, samples, scores_nd, 1), options_.numbers).sum();
   if (is_kto()) {
     const Tensor good_n = numbers(side, samples, [](const AnswerSample& sample) { return sample.good ? 1.0 : 0.0; });
     return kto_loss(first, good_n.to(scores_nd.device()), divergence_, options_.numbers).sum();
@@ -179,7 +178,7 @@ double Preference::weight_of(Side side, const std::vector<int64_t>& samples) con
 std::vector<std::string> Preference::names_of_metrics() const {
   std::vector<std::string> names;
   if (compares_two(options_.loss)) {
-    names = {"accuracy", "reward_margin", "chosen_reward", "rejected_reward", "chosen_log_probability", "rejected_log_probability",
+    names = {"accuracy",          "reward_margin", "chosen_reward", "rejected_reward", "chosen_log_probability", "rejected_log_probability",
              "chosen_is_likelier"};
   } else if (is_kto()) {
     names = {"accuracy", "chosen_reward", "rejected_reward", "divergence"};

@@ -47,7 +47,8 @@ class AnswerSamplesOf : public ::testing::Test {
   AnswerSamples made(const std::vector<std::string>& lines, Unit unit, int64_t sequence = 64, int64_t vocabulary = 257) const {
     std::vector<AnswerRow> rows;
     for (const std::string& line : lines) rows.push_back(row_from(line));
-    return make_samples(rows, AnswerEncoder(bytes_, std::nullopt), {.unit = unit, .sequence = sequence, .vocabulary = vocabulary}, "rows.jsonl");
+    return make_samples(rows, AnswerEncoder(bytes_, std::nullopt), {.unit = unit, .sequence = sequence, .vocabulary = vocabulary},
+                        "rows.jsonl");
   }
   std::string refusal(const std::vector<std::string>& lines, Unit unit, int64_t sequence = 64, int64_t vocabulary = 257) const {
     try {
@@ -88,8 +89,8 @@ TEST_F(AnswerSamplesOf, ConversationsAreCutWhereTheAnswerBegins) {
 
 // No message can spell the end of its own turn.
 TEST_F(AnswerSamplesOf, MessagesHoldNoSpecialTokens) {
-  const auto encoded = chat().encode(row_from(
-      R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a<|end_of_document|>b", "rejected": "no"})"));
+  const auto encoded =
+      chat().encode(row_from(R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a<|end_of_document|>b", "rejected": "no"})"));
   EXPECT_EQ(encoded.answers[0], with_end(bytes_of("a<|end_of_document|>b")));
 }
 
@@ -104,8 +105,8 @@ TEST_F(AnswerSamplesOf, TemplateThatChangesThePromptIsRefused) {
 }
 
 TEST_F(AnswerSamplesOf, MessagesWithoutATemplateAreRefused) {
-  EXPECT_THROW(AnswerEncoder(bytes_, std::nullopt).encode(row_from(
-                   R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a", "rejected": "b"})")),
+  EXPECT_THROW(AnswerEncoder(bytes_, std::nullopt)
+                   .encode(row_from(R"({"prompt": [{"role": "user", "content": "hi"}], "chosen": "a", "rejected": "b"})")),
                Error);
 }
 
@@ -132,8 +133,8 @@ TEST_F(AnswerSamplesOf, RowsBecomeWhatTheLossTakes) {
 }
 
 TEST_F(AnswerSamplesOf, WhatCannotBeLearnedFromIsCounted) {
-  const AnswerSamples all = made({R"({"prompt": "p", "chosen": "a", "rejected": "b"})", R"({"prompt": "p", "chosen": "a", "rejected": "a"})",
-                                  R"({"prompt": "p", "chosen": "", "rejected": "b"})",
+  const AnswerSamples all = made({R"({"prompt": "p", "chosen": "a", "rejected": "b"})",
+                                  R"({"prompt": "p", "chosen": "a", "rejected": "a"})", R"({"prompt": "p", "chosen": "", "rejected": "b"})",
                                   R"({"prompt": "a prompt that is longer than a row", "chosen": "a", "rejected": "b"})",
                                   R"({"prompt": "q", "completions": ["x", "y"], "rewards": [1, 1]})"},
                                  Unit::kPairs, 20);
