@@ -273,7 +273,9 @@ SplitSamples open_samples(const AnswerDataOptions& options, const AnswerEncoder&
     std::ranges::copy_if(rows.rows, std::back_inserter(held_out.rows), is_held_out);
     std::erase_if(rows.rows, is_held_out);
   }
-  SplitSamples split{.train = opened(rows, encoder, wish, options.data.string(), speaks), .held_out = {}};
+  SplitSamples split{.train = opened(rows, encoder, wish, options.data.string(), speaks),
+                     .held_out = {},
+                     .tokenizer_sha256 = encoder.tokenizer().sha256()};
   if (!held_out.rows.empty()) split.held_out = opened(held_out, encoder, wish, held_out_where, speaks);
   return split;
 }

@@ -29,6 +29,7 @@ class AnswerEncoder {
   // An answer ends with the token that ends what the model writes, where there is one. kData: a template that
   // writes the prompt differently with different answers.
   Encoded encode(const AnswerRow& row) const;
+  const data::Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
   Encoded encode_texts(const AnswerRow& row) const;
@@ -73,6 +74,7 @@ AnswerSamples make_samples(const std::vector<AnswerRow>& rows, const AnswerEncod
 // Training and held-out samples of a recipe; rows that were left out are told in warnings, on `speaks` only.
 struct SplitSamples {
   AnswerSamples train, held_out;
+  std::string tokenizer_sha256 = {};  // of the tokens
 };
 SplitSamples open_samples(const AnswerDataOptions& options, const AnswerEncoder& encoder, const SampleWish& wish, bool speaks);
 

@@ -186,6 +186,7 @@ std::optional<observe::Metrics> AnswerTask::evaluate(bool whole, const std::func
 
 nlohmann::json AnswerTask::data_position(int64_t step) const {
   return {{"first_sample", schedule_.first_sample(step)},
+          {"tokenizer_sha256", samples_.tokenizer_sha256},
           {"answers", {{"samples", samples_.train.samples.size()}, {"sha256", sha256_hex(fingerprint_)}, {"seed", recipe_.data.seed}}}};
 }
 

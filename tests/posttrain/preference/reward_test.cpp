@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "posttrain/preference/scored_answers.h"
 #include "posttrain/tasks.h"
 #include "recipe/load.h"
 #include "run/run.h"
@@ -93,7 +94,12 @@ TEST_F(RewardRuns, ScoreIsTheLogitAfterTheLastToken) {
   double expected = 0, found = 0;
   for (const int64_t i : task.samples_of_replica(1, 0)) {
     const AnswerSample& sample = task.samples().train.samples[static_cast<size_t>(i)];
-    expected += std::log1p(std::exp(score_of(sample, 1) - score_of(sample, 0)));
+    const double chosen = score_of(sample, 0), rejected = score_of(sample, 1);
+    expected += std::log1p(std::exp(rejected - chosen));
+    const std::vector<double> scored = scores_of_answers(task.decoder(), 256, {sample.prompt, sample.answers}, sample.where);
+    ASSERT_EQ(scored.size(), 2u);
+    EXPECT_NEAR(scored[0], chosen, 1e-12);
+    EXPECT_NEAR(scored[1], rejected, 1e-12);
   }
   for (int64_t m = 0; m < 2; ++m) {
     model::LocalOps ops;
@@ -101,6 +107,18 @@ TEST_F(RewardRuns, ScoreIsTheLogitAfterTheLastToken) {
     found += task.forward(context, m, {}).item<double>();
   }
   EXPECT_NEAR(found, expected, 1e-9);
+}
+
+TEST(RankingAgreementOf, PairsAndRewards) {
+  RankingAgreement agreement;
+  EXPECT_EQ(agreement.share(), 0);
+  agreement.add({.form = RowForm::kPair}, {2, 1});
+  agreement.add({.form = RowForm::kPair}, {1, 1});
+  EXPECT_EQ(agreement.pairs(), 2);
+  EXPECT_EQ(agreement.share(), 0.75);
+  agreement.add({.form = RowForm::kScored, .rewards = {0, 1, 1}}, {5, 6, 4});  // two pairs, one of them right
+  EXPECT_EQ(agreement.pairs(), 4);
+  EXPECT_EQ(agreement.share(), 0.625);
 }
 
 TEST_F(RewardRuns, ChosenAnswersScoreHigher) {
