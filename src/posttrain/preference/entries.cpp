@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "language/decoder_plan.h"
 #include "posttrain/preference/preference.h"
 #include "posttrain/preference/reward.h"
@@ -77,12 +78,13 @@ std::unique_ptr<train::Task> make_reward(const train::TaskRequest& request) {
 
 void save_tokenizer_beside(const data::RunData& data, const std::filesystem::path& run) { data.tokenizer.save(run / "tokenizer.json"); }
 
-std::string use_reward(const recipe::Recipe& /*recipe*/, const std::string& run, const std::string& /*prompt*/) {
-  return fmt::format("checkpoint show {}", run);
+std::string use_reward(const recipe::Recipe& recipe, const std::string& run, const std::string& /*prompt*/) {
+  return fmt::format("rewards {} --data {}", run, shell_quoted(recipe.outside.text("preference.data")));
 }
 
-std::string use_preferred(const recipe::Recipe& /*recipe*/, const std::string& run, const std::string& prompt) {
-  return fmt::format("sample {} --prompt {} --tokens 100", run, prompt);
+// There is no text of [data] that could serve as a prompt.
+std::string use_preferred(const recipe::Recipe& /*recipe*/, const std::string& run, const std::string& /*prompt*/) {
+  return fmt::format("sample {} --prompt TEXT --tokens 100", run);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/files/file.h"
+#include "checkpoint/starting_point.h"
 #include "posttrain/tasks.h"
 #include "recipe/load.h"
 #include "run/run.h"
@@ -291,6 +293,28 @@ TEST_F(PreferenceRuns, ReferenceIsSavedAndOnlyWhereItIsNeeded) {
   train("orpo", {"train.steps=1", "preference.loss=orpo"});
   EXPECT_TRUE(saved("dpo"));
   EXPECT_FALSE(saved("orpo"));
+}
+
+// The template of a run lies in its folder, where the next run finds it beside the tokenizer, and takes it along.
+TEST_F(PreferenceRuns, ConversationsTakeTheTemplateOfTheRunThatTheyBeginWith) {
+  train("base", {"train.steps=1", "train.evaluate_every=0"});
+  const std::string source =
+      "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ '<|end_of_document|>' }}{% endfor %}"
+      "{% if add_generation_prompt %}assistant:{% endif %}";
+  std::ofstream(folder_ / "base" / "chat_template.jinja") << source;
+  std::ofstream file(folder_ / "said.jsonl");
+  for (int i = 0; i < 40; ++i)
+    file << "{\"prompt\": [{\"role\": \"user\", \"content\": \"" << i << "\"}], \"chosen\": \"a\", \"rejected\": \"b\"}\n";
+  file.close();
+  const Words words = {"preference.data=" + (folder_ / "said.jsonl").string(),
+                       "data.tokenizer=" + (folder_ / "base" / "tokenizer.json").string(), "train.steps=2", "train.evaluate_every=0"};
+  run_training(
+      {.recipe = recipe(words), .run_folder = folder_ / "next", .from = checkpoint::StartingPoint::open(folder_ / "base"), .quiet = true},
+      tasks());
+  EXPECT_EQ(losses("next").size(), 2u);
+  EXPECT_NEAR(losses("next").front(), std::log(2.0), 1e-9) << "the reference is the model that it began with";
+  EXPECT_EQ(read_text(folder_ / "next" / "chat_template.jinja"), source);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "next" / "tokenizer.json"));
 }
 
 TEST_F(PreferenceRuns, OtherAnswersAreNoContinuation) {
