@@ -12,6 +12,7 @@ void add_sample(Command& program);
 void add_chat(Command& program);
 void add_serve(Command& program);
 void add_score(Command& program);
+void add_rewards(Command& program);
 void add_evaluate(Command& program);
 void add_convert(Command& program);
 void add_import(Command& program);
@@ -44,7 +45,7 @@ struct Group {
 
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
-      {"Train and use", {add_train, add_launch, add_node, add_sample, add_chat, add_serve, add_score, add_evaluate}},
+      {"Train and use", {add_train, add_launch, add_node, add_sample, add_chat, add_serve, add_score, add_rewards, add_evaluate}},
       {"Prepare", {add_config, add_plan, add_tokenizer, add_data, add_puzzles, add_import, add_export, add_convert}},
       {"Look after runs", {add_watch, add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
       {"This machine", {add_doctor, add_diagnose, add_bench, add_test}},
@@ -57,7 +58,8 @@ const std::vector<Group>& groups() {
 train::TaskEntries tasks() {
   static const std::vector<train::TaskEntry> all = [] {
     std::vector<train::TaskEntry> entries;
-    for (const train::TaskEntries domain : {language::tasks(), posttrain::tasks()}) entries.insert(entries.end(), domain.begin(), domain.end());
+    for (const train::TaskEntries domain : {language::tasks(), posttrain::tasks()})
+      entries.insert(entries.end(), domain.begin(), domain.end());
     return entries;
   }();
   return all;

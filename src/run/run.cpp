@@ -152,13 +152,14 @@ void require_cpu_for_elastic(const recipe::TrainOptions& train, at::Device devic
 // What lies in the cache is made by the process of rank 0; the others find it there.
 data::RunData open_data(const train::TaskEntry& task, const recipe::Recipe& recipe, const std::filesystem::path& cache,
                         comm::Communicator* processes) {
-  if (!task.reads_text) return {.corpus = {}, .tokenizer = data::Tokenizer::bytes(), .sources = {}};
+  if (!task.reads_text && task.open_data == nullptr) return {.corpus = {}, .tokenizer = data::Tokenizer::bytes(), .sources = {}};
   const auto wait_for_all = [&] {
     if (processes != nullptr) processes->barrier({.name = "prepared data", .timeout = std::chrono::hours(24)}).wait();
   };
   const bool first = processes == nullptr || processes->rank() == 0;
   if (!first) wait_for_all();
-  data::RunData data = data::open_run_data(recipe.data, libtorch_folder(), cache);
+  data::RunData data =
+      task.open_data != nullptr ? task.open_data(recipe, cache) : data::open_run_data(recipe.data, libtorch_folder(), cache);
   if (first) wait_for_all();
   return data;
 }

@@ -56,6 +56,14 @@ void write_beside_checkpoints(const RunRequest& request, const RunFacts& facts, 
   }
 }
 
+// A run's own chat template is not among the files that an import keeps and an export writes.
+void carry_chat_template(const checkpoint::StartingPoint& from, const std::filesystem::path& run) {
+  constexpr const char* kName = "chat_template.jinja";
+  if (from.tokenizer().empty() || from.beside() == from.path()) return;
+  const std::filesystem::path own = from.tokenizer().parent_path() / kName;
+  if (std::filesystem::exists(own) && !std::filesystem::exists(run / kName)) write_text_atomically(run / kName, read_text(own));
+}
+
 // Later runs on this machine begin with the peak that a step of this one has shown.
 class PeakKeeper final : public observe::EventReader {
  public:
@@ -276,6 +284,7 @@ void RankRun::begin(train::Trainer& trainer, observe::EventWriter& events) {
     }
     write_beside_checkpoints(start_.request, facts_, resumed.step > 0);
     if (from) checkpoint::carry_files(files_, from->beside(), start_.request.run_folder / checkpoint::kPublishedBeside);
+    if (from) carry_chat_template(*from, start_.request.run_folder);
     const bool in_bytes = recipe_.train.objective == recipe::Objective::kNext;  // what a compressor's can be compared with
     if (recipe_.observe.compression_baseline && in_bytes && !facts_.data.held_out().empty() && facts_.data.all_text())
       write_baseline(events, facts_.data, start_.cache);

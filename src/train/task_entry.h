@@ -39,6 +39,9 @@ struct TaskEntry {
   // Declares the options of the task, which stand in a section of their own (recipe/sections/outside_options.h).
   // Null: none, or they are part of the recipe.
   recipe::DeclareOutside declare_options = nullptr;
+  // Opens what the task reads in place of the texts of [data]; rank 0 comes first, as it may write into the cache.
+  // Null: reads_text says it.
+  data::RunData (*open_data)(const recipe::Recipe& recipe, const std::filesystem::path& cache) = nullptr;
 };
 using TaskEntries = std::span<const TaskEntry>;
 

@@ -87,10 +87,11 @@ TEST(RecipePresets, KnownShapes) {
   }
 }
 
+// Those of tasks with options of their own are loaded where these are declared (tests/cli/recipes_test.cpp).
 TEST(RecipeFiles, EveryRecipeOfTheFolderLoads) {
   int count = 0;
   for (const auto& path : list_files(kRoot / "recipes")) {
-    if (path.extension() != ".toml") continue;
+    if (path.extension() != ".toml" || path.parent_path().filename() == "posttrain") continue;
     EXPECT_NO_THROW(load(path)) << path;
     ++count;
   }

@@ -14,6 +14,7 @@ void add_puzzles(Command& program) {
   add_puzzles_generate(group);
   add_puzzles_import(group);
   add_puzzles_convert(group);
+  add_puzzles_pairs(group);
   add_puzzles_verify(group);
   add_puzzles_calibrate(group);
   add_puzzles_grade(group);

@@ -11,6 +11,7 @@ void add_puzzles_play(Command& group);
 void add_puzzles_generate(Command& group);
 void add_puzzles_import(Command& group);
 void add_puzzles_convert(Command& group);
+void add_puzzles_pairs(Command& group);
 void add_puzzles_verify(Command& group);
 void add_puzzles_calibrate(Command& group);
 void add_puzzles_grade(Command& group);

@@ -46,6 +46,20 @@ TEST_F(PuzzleCommands, PlayReadsAPipe) {
   expect_error(run({"puzzles", "play", "sudoko"}), 64, "did you mean sudoku");
 }
 
+TEST_F(PuzzleCommands, PairsAreWrittenForPreferenceLearning) {
+  ASSERT_EQ(run({"puzzles", "generate", "dyck_language", "--level", "2", "--count", "20", "--out", path("made.jsonl")}).status, 0);
+  const ProcessResult texts = run({"puzzles", "pairs", path("made.jsonl"), "--out", path("pairs.jsonl")});
+  EXPECT_EQ(texts.status, 0) << texts.errors;
+  EXPECT_THAT(texts.output, HasSubstr("20 pairs in"));
+  ASSERT_EQ(lines_of("pairs.jsonl").size(), 20u);
+  EXPECT_NE(lines_of("pairs.jsonl")[0]["chosen"], lines_of("pairs.jsonl")[0]["rejected"]);
+  EXPECT_EQ(run({"puzzles", "pairs", path("made.jsonl"), "--messages", "--out", path("said.jsonl")}).status, 0);
+  EXPECT_EQ(lines_of("said.jsonl")[0]["chosen"][0]["role"], "assistant");
+  expect_error(run({"puzzles", "pairs", path("made.jsonl"), "--out", path("pairs.parquet")}), 64, "FILE.jsonl");
+  ASSERT_EQ(run({"puzzles", "generate", "dyck_language", "--level", "2", "--count", "1", "--out", path("one.jsonl")}).status, 0);
+  expect_error(run({"puzzles", "pairs", path("one.jsonl"), "--out", path("none.jsonl")}), 65, "no pair can be made");
+}
+
 // A server that solves mathador at level 0, one answer of two at level 1, and nothing above; it is out of order after so many answers.
 class SolvingServer {
  public:
