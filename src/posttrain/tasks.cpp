@@ -1,7 +1,14 @@
 #include "posttrain/tasks.h"
 
+#include <vector>
+
+#include "posttrain/chat/chat_task.h"
+
 namespace longhaul::posttrain {
 
-train::TaskEntries tasks() { return {}; }
+train::TaskEntries tasks() {
+  static const std::vector<train::TaskEntry> all{chat_entry()};
+  return all;
+}
 
 }  // namespace longhaul::posttrain
