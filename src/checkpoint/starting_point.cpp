@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "base/error.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text/text.h"
 #include "checkpoint/disk/new_folder.h"
 #include "checkpoint/disk/verify_together.h"
@@ -37,7 +40,7 @@ data::TokenRoles roles_beside(const fs::path& folder) {
 class FromPublished final : public StartingPoint {
  public:
   explicit FromPublished(const fs::path& path) : published_(PublishedModel::open(storage::local_file_system(), path)) {
-    path_ = beside_ = path;
+    path_ = home_ = beside_ = path;
     model_ = published_.config();
     if (fs::exists(path / "tokenizer.json")) {
       tokenizer_ = path / "tokenizer.json";
@@ -64,6 +67,7 @@ class FromCheckpoint final : public StartingPoint {
     model_ = saved.model;
     roles_ = {saved.data.end_of_document, saved.data.stop_tokens};
     const fs::path run = fs::weakly_canonical(checkpoint_.folder()).parent_path().parent_path();
+    home_ = run;
     beside_ = run / kPublishedBeside;
     if (fs::exists(run / "tokenizer.json")) tokenizer_ = run / "tokenizer.json";
     const auto& environment = checkpoint_.manifest().environment;
@@ -174,9 +178,16 @@ std::string StartingPoint::require_fitting(const recipe::LoadedRecipe& loaded) c
     return weights.text();
   }
   const auto upcycling = Upcycling::of(model_, loaded, path_.string());
-  require_same_tensors(loaded, upcycling ? upcycling->without_experts() : loaded.recipe.model);
-  return upcycling ? upcycling->text() : "";
+  recipe::ModelConfig compared = upcycling ? upcycling->without_experts() : loaded.recipe.model;
+  const bool grows = !upcycling && grows_vocabulary(loaded.recipe.model);
+  if (grows) compared.vocabulary = model_.vocabulary;
+  require_same_tensors(loaded, compared);
+  if (!grows) return upcycling ? upcycling->text() : "";
+  return fmt::format("the vocabulary grows from {} to {} rows: each new one begins with the mean of the {} that are trained",
+                     count_text(model_.vocabulary), count_text(loaded.recipe.model.vocabulary), count_text(model_.vocabulary));
 }
+
+bool StartingPoint::grows_vocabulary(const recipe::ModelConfig& model) const { return !converted_ && model.vocabulary > model_.vocabulary; }
 
 void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded, const recipe::ModelConfig& model) const {
   recipe::Recipe theirs, ours = loaded.recipe;
@@ -221,6 +232,10 @@ void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::Loa
       continue;
     }
     const Tensor view = entry.view;
+    if (!upcycling && entry.shape != shapes_.at(entry.name)) {
+      read_growing(entry);
+      continue;
+    }
     if (!upcycling) {
       view.copy_(read(entry.name, entry.held));
       continue;
@@ -233,6 +248,23 @@ void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::Loa
     const Tensor weights = read_copies(source);
     view.copy_(source.factor == 1 ? weights : weights.to(at::kDouble).mul(source.factor));
   }
+}
+
+void StartingPoint::read_growing(const StateEntry& entry) const {
+  const layout::Shape& there = shapes_.at(entry.name);
+  LONGHAUL_ASSERT(there.size() == entry.shape.size() && there[0] < entry.shape[0], "{} is no table of the vocabulary", entry.name);
+  const Tensor trained = read(entry.name, layout::Rectangle::whole(there));
+  const int64_t first = entry.held.offset[0], rows = entry.held.length[0], old = std::clamp<int64_t>(there[0] - first, 0, rows);
+  // The part of a table that this rank holds, but for its rows.
+  const auto held = [&](Tensor table) {
+    for (size_t d = 1; d < there.size(); ++d) table = table.narrow(static_cast<int64_t>(d), entry.held.offset[d], entry.held.length[d]);
+    return table;
+  };
+  const Tensor view = entry.view;
+  if (old > 0) view.narrow(0, 0, old).copy_(held(trained).narrow(0, first, old));
+  if (old == rows) return;
+  const Tensor fresh = view.narrow(0, old, rows - old);
+  fresh.copy_(held(trained.to(at::kDouble).mean(0, /*keepdim=*/true)).expand(fresh.sizes()));
 }
 
 Tensor StartingPoint::read_copies(const Upcycling::Source& source) const {

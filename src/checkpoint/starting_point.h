@@ -1,6 +1,7 @@
 // StartingPoint: trained weights from which a new run begins (`train RECIPE --from DIR|CKPT`): a public
 // folder or a checkpoint. The run's own model must have the same tensors, or have experts where the trained
-// one is dense (upcycling.h), or other mixers where a conversion was asked for (conversion_weights.h).
+// one is dense (upcycling.h), or other mixers where a conversion was asked for (conversion_weights.h), or more rows
+// of the vocabulary.
 // Optimizer, step and data begin anew. Several ranks may read at the same time.
 #pragma once
 
@@ -35,6 +36,8 @@ class StartingPoint {
   const std::filesystem::path& path() const { return path_; }
   const recipe::ModelConfig& model() const { return model_; }
   const std::filesystem::path& tokenizer() const { return tokenizer_; }  // its tokenizer.json; empty: none
+  // The folder of the published model, or the run folder of the checkpoint.
+  const std::filesystem::path& home() const { return home_; }
   // The folder with the files that export writes again.
   const std::filesystem::path& beside() const { return beside_; }
   const nlohmann::json& origin() const { return origin_; }  // for the environment of the run's checkpoints
@@ -55,9 +58,12 @@ class StartingPoint {
   virtual Tensor read(const std::string& logical, const layout::Rectangle& box) const = 0;
   void read_converted(const StateEntry& entry, const ConversionWeights& weights) const;
   Tensor read_copies(const Upcycling::Source& source) const;
+  bool grows_vocabulary(const recipe::ModelConfig& model) const;
+  // Rows of the vocabulary that the trained model lacks get the mean of those that it has.
+  void read_growing(const StateEntry& entry) const;
   void require_same_tensors(const recipe::LoadedRecipe& recipe, const recipe::ModelConfig& model) const;
 
-  std::filesystem::path path_, tokenizer_, beside_;
+  std::filesystem::path path_, home_, tokenizer_, beside_;
   data::TokenRoles roles_;  // of the tokenizer's tokens
   recipe::ModelConfig model_;
   nlohmann::json origin_ = nlohmann::json::object();

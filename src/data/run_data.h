@@ -5,6 +5,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "data/corpus/corpus.h"
@@ -15,10 +18,16 @@
 
 namespace longhaul::data {
 
+namespace chat {
+class ChatFormat;
+}
+
 struct RunData {
   Corpus corpus;
   Tokenizer tokenizer;
   std::vector<PreparedSource> sources;
+  std::shared_ptr<const chat::ChatFormat> chat_format{};  // with which conversations were written; null: there are none
+  std::map<std::string, std::string> files{};             // texts that belong beside the checkpoints of the run, by name
 
   std::vector<const TokenDataset*> train() const;  // those that contain documents
   // false: some sources are token files without text.

@@ -105,7 +105,7 @@ void Pretrain::require_rows() const {
   const int64_t rows = recipe_.model.vocabulary, entries = data_.tokenizer.vocabulary();
   const int64_t wanted = masked() ? data::rows_with_mask(data_.tokenizer) : entries;
   const std::string hint = fmt::format(
-      "model.vocabulary={}; a model that begins with trained weights (--from) keeps its rows, and takes its own tokenizer", wanted);
+      "model.vocabulary={}; of a model that begins with trained weights (--from) the new rows get the mean of the others", wanted);
   const std::string where = "data.tokenizer and model.vocabulary";
   if (wanted > rows && masked()) {
     throw Error({.code = ExitCode::kData,
@@ -250,6 +250,28 @@ void Pretrain::require_same_data(const nlohmann::json& saved, int64_t step) cons
   data::require_same_data(data::data_position_from_json(saved), loader_.position_before(step - 1));
 }
 
+bool Pretrain::holds_whole_model() {
+  if (parallel::Sharding* sharding = ranks_.sharding_of(decoder_.parameters())) sharding->gather_values();  // all ranks together
+  // Replicas and context ranks hold the whole model, and one of them is enough.
+  const bool whole = ranks_.place().zero < 3 && std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp, Axis::kEtp},
+                                                                    [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
+  if (ranks_.rank() > 0) return false;
+  if (!whole) log_info("no sample: no rank holds the whole model ({}); `sample` makes one from the checkpoint", ranks_.place().mesh.text());
+  return whole;
+}
+
+generate::GenerateSettings Pretrain::sample_settings() const {
+  const auto& options = recipe_.sample;
+  return {.tokens = options.tokens,
+          .temperature = options.temperature,
+          .top_k = options.top_k,
+          .top_p = options.top_p,
+          .seed = static_cast<uint64_t>(options.seed),
+          .vocabulary = data_.tokenizer.vocabulary(),
+          .never = wide(data_.tokenizer.without_token()),
+          .stop_ids = wide(data_.tokenizer.stop_ids())};
+}
+
 std::optional<train::TaskSample> Pretrain::sample() {
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
   const auto& options = recipe_.sample;
@@ -258,32 +280,16 @@ std::optional<train::TaskSample> Pretrain::sample() {
     if (ranks_.rank() == 0) log_info("no sample: a model that was trained on masked tokens (train.objective = masked) does not write on");
     return std::nullopt;
   }
-  if (parallel::Sharding* sharding = ranks_.sharding_of(decoder_.parameters())) sharding->gather_values();  // all ranks together
-  // Replicas and context ranks hold the whole model, and one of them is enough.
-  const bool whole = ranks_.place().zero < 3 && std::ranges::all_of(std::array{Axis::kPp, Axis::kTp, Axis::kEp, Axis::kEtp},
-                                                                    [&](Axis a) { return ranks_.place().mesh.size(a) == 1; });
-  if (ranks_.rank() > 0) return std::nullopt;
-  if (!whole) {
-    log_info("no sample: no rank holds the whole model ({}); `sample` makes one from the checkpoint", ranks_.place().mesh.text());
-    return std::nullopt;
-  }
+  if (!holds_whole_model()) return std::nullopt;
   const bool given = !options.prompt.empty();
   const int64_t fits = std::max<int64_t>(1, std::min<int64_t>(32, longest_prompt(recipe_.model, data_.tokenizer) - options.tokens));
   const std::vector<int32_t> prompt = given ? data_.tokenizer.encode(options.prompt) : held_out_beginning(data_, fits);
   data::Continuation text(data_.tokenizer, prompt);
   std::vector<int64_t> ids = given ? wide(data_.tokenizer.encode_prompt(options.prompt)) : wide(data_.tokenizer.beginning());
   if (!given) ids.insert(ids.end(), prompt.begin(), prompt.end());
-  const auto generation = generate::generate(decoder_, ids,
-                                             {.tokens = options.tokens,
-                                              .min_tokens = options.tokens,  // a short document would show little of how the model writes
-                                              .temperature = options.temperature,
-                                              .top_k = options.top_k,
-                                              .top_p = options.top_p,
-                                              .seed = static_cast<uint64_t>(options.seed),
-                                              .vocabulary = data_.tokenizer.vocabulary(),
-                                              .never = wide(data_.tokenizer.without_token()),
-                                              .stop_ids = wide(data_.tokenizer.stop_ids())},
-                                             [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
+  generate::GenerateSettings settings = sample_settings();
+  settings.min_tokens = options.tokens;  // a short document would show little of how the model writes
+  const auto generation = generate::generate(decoder_, ids, settings, [&](int64_t id) { text.add(static_cast<int32_t>(id)); });
   if (generation.finish == generate::Finish::kPositions) {
     const recipe::SequenceLimit limit = recipe::sequence_limit(recipe_.model);
     log_warning("the sample ends after {} of {} tokens: the model's positions are used up ({} = {})", generation.ids.size(), options.tokens,

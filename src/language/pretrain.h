@@ -14,6 +14,7 @@
 #include "data/order/loader.h"
 #include "data/run_data.h"
 #include "evaluate/perplexity.h"
+#include "generate/settings.h"
 #include "kernels/saved_tensors.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"
@@ -25,7 +26,7 @@ namespace longhaul::language {
 // Refuses (kData) documents that are not grids where the model's positions are places on a grid (model.lightnet.grid).
 void require_grids(const recipe::ModelConfig& model, const std::vector<const data::TokenDataset*>& datasets);
 
-class Pretrain final : public train::Task {
+class Pretrain : public train::Task {
  public:
   // `data` and `ranks` must outlive the task. index_folder: where packing indexes are cached. share: see TaskRequest. Refuses (kData) data with a token
   // for which the model has no row.
@@ -56,6 +57,14 @@ class Pretrain final : public train::Task {
   }
   void pass_over(const std::vector<data::SampleRange>& ranges) override { loader_.pass_over(ranges); }
   double epochs_after(int64_t step) const override { return loader_.epochs_at(step); }  // the loader's next step is step + 1 of the trainer
+
+ protected:  // for tasks that learn from other data, and show other samples
+  const recipe::Recipe& recipe() const { return recipe_; }
+  const data::RunData& data() const { return data_; }
+  // Whether this rank is to make a sample: the first, if it holds the whole model. All ranks call it, and gather
+  // their weights if they share them.
+  bool holds_whole_model();
+  generate::GenerateSettings sample_settings() const;  // of [sample]
 
  private:
   bool masked() const { return recipe_.train.objective == recipe::Objective::kMasked; }

@@ -1,11 +1,14 @@
 #include "posttrain/tasks.h"
 
+#include <vector>
+
+#include "posttrain/chat/chat_task.h"
 #include "posttrain/preference/entries.h"
 
 namespace longhaul::posttrain {
 
 train::TaskEntries tasks() {
-  static const train::TaskEntry all[] = {preference_entry(), reward_entry()};
+  static const std::vector<train::TaskEntry> all{chat_entry(), preference_entry(), reward_entry()};
   return all;
 }
 

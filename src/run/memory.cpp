@@ -24,9 +24,9 @@ int64_t documents_at_once(const recipe::Recipe& recipe, const data::RunData& dat
   int64_t documents = 0, tokens = 0;
   for (const auto& source : data.sources) {
     documents += source.train.documents();
-    tokens += source.train.tokens() + source.train.documents();
+    tokens += source.train.labels();
   }
-  if (documents == 0 || !recipe.data.document_boundaries) return 0;
+  if (documents == 0 || tokens == 0 || !recipe.data.document_boundaries) return 0;
   return recipe.train.micro_batch * (1 + recipe.train.sequence * documents / tokens);
 }
 

@@ -150,16 +150,14 @@ void require_cpu_for_elastic(const recipe::TrainOptions& train, at::Device devic
 }
 
 // What lies in the cache is made by the process of rank 0; the others find it there.
-data::RunData open_data(const train::TaskEntry& task, const recipe::Recipe& recipe, const std::filesystem::path& cache,
-                        comm::Communicator* processes) {
+data::RunData open_data(const train::TaskEntry& task, const train::DataRequest& request, comm::Communicator* processes) {
   if (!task.reads_text && task.open_data == nullptr) return {.corpus = {}, .tokenizer = data::Tokenizer::bytes(), .sources = {}};
   const auto wait_for_all = [&] {
     if (processes != nullptr) processes->barrier({.name = "prepared data", .timeout = std::chrono::hours(24)}).wait();
   };
   const bool first = processes == nullptr || processes->rank() == 0;
   if (!first) wait_for_all();
-  data::RunData data =
-      task.open_data != nullptr ? task.open_data(recipe, cache) : data::open_run_data(recipe.data, libtorch_folder(), cache);
+  data::RunData data = train::open_data(task, request);
   if (first) wait_for_all();
   return data;
 }
@@ -250,7 +248,13 @@ train::Outcome run_training(RunRequest request, train::TaskEntries tasks, comm::
   }
 
   const std::filesystem::path cache = data::cache_folder(recipe.data);
-  const data::RunData data = open_data(task, recipe, cache, processes);
+  const data::RunData data = open_data(task,
+                                       {.recipe = recipe,
+                                        .cache = cache,
+                                        .run = request.run_folder,
+                                        .from = request.from ? request.from->home() : std::filesystem::path(),
+                                        .quiet = request.quiet || (processes != nullptr && processes->rank() > 0)},
+                                       processes);
   if (processes != nullptr) require_same_tokens(data, *processes);
   const RunFacts facts{.task = task,
                        .model = *model,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tensor/libtorch_folder.h"
 
 namespace longhaul::train {
 
@@ -12,6 +13,11 @@ void declare_options(TaskEntries known) {
   for (const TaskEntry& entry : known) {
     if (entry.declare_options != nullptr) recipe::add_outside_options(entry.declare_options);
   }
+}
+
+data::RunData open_data(const TaskEntry& task, const DataRequest& request) {
+  if (task.open_data != nullptr) return task.open_data(request);
+  return data::open_run_data(request.recipe.data, libtorch_folder(), request.cache);
 }
 
 const TaskEntry& task_named(TaskEntries known, const std::string& name) {

@@ -27,9 +27,22 @@ struct TaskRequest {
   std::shared_ptr<data::BatchShare> share{};  // with other ranks of this machine that read the same rows; null: none does
 };
 
+// What the data of a task are opened with, before there is a model.
+struct DataRequest {
+  const recipe::Recipe& recipe;
+  std::filesystem::path cache;  // for what can be worked out again
+  std::filesystem::path run{};  // the run folder, whose files a run that goes on finds again; empty: there is none
+  // The folder of the published model, or of the run, from which the run starts; empty: from nothing, or it goes on.
+  std::filesystem::path from{};
+  bool quiet = false;  // nothing is shown
+};
+
 struct TaskEntry {
   std::string_view name;   // as train.task has it
   bool reads_text = true;  // of [data]; a task that does not makes what it learns, and its RunData is empty
+  // Opens or makes the data of a task that reads in a way of its own; the processes of a run call it one after
+  // another. Null: they are the texts and tokens that open_run_data() reads, or nothing, as reads_text says.
+  data::RunData (*open_data)(const DataRequest& request) = nullptr;
   std::unique_ptr<ModelPlan> (*plan)(const recipe::Recipe& recipe);  // of the model, before it is made; the recipe must outlive it
   std::unique_ptr<Task> (*make)(const TaskRequest& request);         // with untrained parameters
   // Writes what a checkpoint needs beside it to be used, as a tokenizer, into the folder of the run. Null: nothing.
@@ -39,14 +52,13 @@ struct TaskEntry {
   // Declares the options of the task, which stand in a section of their own (recipe/sections/outside_options.h).
   // Null: none, or they are part of the recipe.
   recipe::DeclareOutside declare_options = nullptr;
-  // Opens what the task reads in place of the texts of [data]; rank 0 comes first, as it may write into the cache.
-  // Null: reads_text says it.
-  data::RunData (*open_data)(const recipe::Recipe& recipe, const std::filesystem::path& cache) = nullptr;
 };
 using TaskEntries = std::span<const TaskEntry>;
 
 // Makes the options of all entries part of every recipe that is read from now on.
 void declare_options(TaskEntries known);
+
+data::RunData open_data(const TaskEntry& task, const DataRequest& request);  // of a task that reads anything
 
 // Throws kUsage, naming those that are known, where none of the entries has the name.
 const TaskEntry& task_named(TaskEntries known, const std::string& name);

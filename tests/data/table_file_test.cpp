@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "data/support.h"
 #include "support/places.h"
 
@@ -24,6 +26,20 @@ Rows rows_of(const std::filesystem::path& path, const std::string& column = "tex
   read_table(path, column, after,
              [&](int64_t row, const std::string_view* text) { rows.emplace_back(row, text == nullptr ? "(null)" : std::string(*text)); });
   return rows;
+}
+
+TEST(Tables, GiveWholeRowsWithoutTheFieldsThatAreNull) {
+  if (!can_read_tables()) GTEST_SKIP() << "built without Arrow";
+  std::vector<std::string> rows;
+  read_table_rows(table("talks.parquet"), [&](int64_t row, nlohmann::ordered_json&& fields) {
+    EXPECT_EQ(row, std::ssize(rows) + 1);
+    rows.push_back(fields.dump());
+  });
+  EXPECT_THAT(
+      rows,
+      ElementsAre(
+          R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"é","name":"a"}],"weight":0.5,"good":true,"level":3})",
+          R"({"messages":[{"role":"user","content":"r"},{"role":"assistant","content":"s"}],"good":false,"level":4})"));
 }
 
 TEST(Tables, AreKnownByTheirEndings) {

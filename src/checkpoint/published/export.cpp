@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/disk/new_folder.h"
+#include "checkpoint/published/export_chat.h"
 #include "checkpoint/published/exported.h"
 #include "checkpoint/published/naming.h"
 #include "checkpoint/saved_recipe.h"
@@ -194,6 +195,7 @@ ExportReport export_model(const fs::path& path, const fs::path& out, std::option
   NewFolder folder(files, out, "--out");
   report.carried = carry_files(files, run / kPublishedBeside, folder.path());
   if (tokenizer) report.carried = write_tokenizer(files, folder.path(), *tokenizer);
+  for (const std::string& name : write_chat_files(files, folder.path(), run, recipe)) report.carried.push_back(name);
   const auto groups = in_files(planned);
   report.files = groups.size();
   nlohmann::ordered_json map = nlohmann::ordered_json::object();

@@ -103,10 +103,14 @@ std::optional<ChatFormat> ChatFormat::of_run(const fs::path& run) {
 }
 
 ChatFormat ChatFormat::of_file(const fs::path& file, const fs::path& run) {
+  return of_text(read_text(file, ExitCode::kData, TemplateLimits().source_bytes), file.string(), run);
+}
+
+ChatFormat ChatFormat::of_text(std::string source, const std::string& where, const fs::path& run) {
   ChatFormat format;
-  format.where_ = file.string();
+  format.where_ = where;
   format.special_tokens_ = special_tokens_of(fs::exists(published(run)) ? published(run) : run);
-  format.templates_.emplace("default", read_template(file));
+  format.templates_.emplace("default", ChatTemplate::parse(std::move(source), where));
   return format;
 }
 

@@ -21,6 +21,8 @@ class ChatFormat {
   static std::optional<ChatFormat> of_run(const std::filesystem::path& run);
   // A template in a file of its own; special tokens as of_run(run) finds them.
   static ChatFormat of_file(const std::filesystem::path& file, const std::filesystem::path& run);
+  // The same for the text of a template; `where` is its name in errors.
+  static ChatFormat of_text(std::string source, const std::string& where, const std::filesystem::path& run);
 
   // Renders with this format's special tokens. With tools, the template named "tool_use" is taken where there
   // is one, else "default".

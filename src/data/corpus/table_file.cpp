@@ -1,5 +1,7 @@
 #include "data/corpus/table_file.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/process/signals.h"
 
@@ -18,14 +20,22 @@ bool is_table(std::string_view file_name) { return file_name.ends_with(".parquet
 
 bool can_read_tables() { return false; }
 
-void read_table(const std::filesystem::path& path, const std::string&, int64_t,
-                const std::function<void(int64_t, const std::string_view*)>&) {
+[[noreturn]] static void refuse_without_arrow(const std::filesystem::path& path) {
   throw Error({.code = ExitCode::kData,
                .what = "this program was built without Arrow, which reads Parquet and Arrow tables",
                .expected = "text or JSON Lines",
                .found = "a table",
                .where = path.string(),
                .hint = "build with -DLONGHAUL_ARROW=$(scripts/fetch-arrow), or write the table as JSON Lines"});
+}
+
+void read_table(const std::filesystem::path& path, const std::string&, int64_t,
+                const std::function<void(int64_t, const std::string_view*)>&) {
+  refuse_without_arrow(path);
+}
+
+void read_table_rows(const std::filesystem::path& path, const std::function<void(int64_t, nlohmann::ordered_json&&)>&) {
+  refuse_without_arrow(path);
 }
 
 #else
@@ -51,8 +61,9 @@ Value taken(const std::filesystem::path& path, arrow::Result<Value> result) {
   return std::move(result).ValueUnsafe();
 }
 
+// column: empty: all of them.
 void require_column(const std::filesystem::path& path, const arrow::Schema& schema, const std::string& column) {
-  if (schema.GetFieldIndex(column) >= 0) return;
+  if (column.empty() || schema.GetFieldIndex(column) >= 0) return;
   std::string names;
   for (const auto& field : schema.fields()) names += (names.empty() ? "" : ", ") + field->name();
   refuse_table(path, fmt::format("a column \"{}\", as data.jsonl_field says", column), "columns " + names);
@@ -73,6 +84,10 @@ NextBatch parquet_batches(const std::filesystem::path& path, const std::shared_p
   require_column(path, *schema, column);
   std::vector<int> groups(static_cast<size_t>(reader->num_row_groups()));
   for (size_t g = 0; g < groups.size(); ++g) groups[g] = static_cast<int>(g);
+  if (column.empty()) {
+    const std::shared_ptr<arrow::RecordBatchReader> batches = taken(path, reader->GetRecordBatchReader(groups));
+    return [reader, batches] { return batches->Next(); };
+  }
   const int index = reader->parquet_reader()->metadata()->schema()->ColumnIndex(column);
   if (index < 0) refuse_table(path, fmt::format("a column \"{}\" of strings", column), "one of another kind");
   const std::shared_ptr<arrow::RecordBatchReader> batches = taken(path, reader->GetRecordBatchReader(groups, {index}));
@@ -127,14 +142,82 @@ void each_row(const std::filesystem::path& path, const arrow::Array& column,
   }
 }
 
+using Json = nlohmann::ordered_json;
+
+Json json_of_scalar(const arrow::Scalar& scalar);
+
+Json json_of_list(const arrow::Array& items) {
+  Json list = Json::array();
+  for (int64_t i = 0; i < items.length(); ++i) list.push_back(json_of_scalar(*items.GetScalar(i).ValueOrDie()));
+  return list;
+}
+
+Json json_of_struct(const arrow::StructScalar& fields) {
+  Json object = Json::object();
+  for (int f = 0; f < fields.type->num_fields(); ++f) {
+    const arrow::Scalar& value = *fields.value[static_cast<size_t>(f)];
+    if (value.is_valid) object[fields.type->field(f)->name()] = json_of_scalar(value);
+  }
+  return object;
+}
+
+Json json_of_scalar(const arrow::Scalar& scalar) {
+  if (!scalar.is_valid) return nullptr;
+  switch (scalar.type->id()) {
+    case arrow::Type::BOOL:
+      return static_cast<const arrow::BooleanScalar&>(scalar).value;
+    case arrow::Type::LIST:
+    case arrow::Type::LARGE_LIST:
+    case arrow::Type::FIXED_SIZE_LIST:
+      return json_of_list(*static_cast<const arrow::BaseListScalar&>(scalar).value);
+    case arrow::Type::STRUCT:
+      return json_of_struct(static_cast<const arrow::StructScalar&>(scalar));
+    case arrow::Type::STRING:
+    case arrow::Type::LARGE_STRING:
+    case arrow::Type::STRING_VIEW:
+      return static_cast<const arrow::BaseBinaryScalar&>(scalar).value->ToString();
+    default:
+      break;
+  }
+  if (arrow::is_integer(scalar.type->id()) || arrow::is_floating(scalar.type->id())) {
+    const auto type = arrow::is_integer(scalar.type->id()) ? arrow::int64() : arrow::float64();
+    const auto wide = scalar.CastTo(type);
+    if (wide.ok() && arrow::is_integer(scalar.type->id())) return static_cast<const arrow::Int64Scalar&>(**wide).value;
+    if (wide.ok()) return static_cast<const arrow::DoubleScalar&>(**wide).value;
+  }
+  return scalar.ToString();
+}
+
+NextBatch batches_of(const std::filesystem::path& path, const std::string& column) {
+  const std::shared_ptr<arrow::io::RandomAccessFile> file = taken(path, arrow::io::ReadableFile::Open(path.string()));
+  return path.extension() == ".parquet" ? parquet_batches(path, file, column) : arrow_batches(path, file, column);
+}
+
 }  // namespace
 
 bool can_read_tables() { return true; }
 
+void read_table_rows(const std::filesystem::path& path, const std::function<void(int64_t, Json&&)>& give) {
+  const NextBatch next = batches_of(path, "");
+  int64_t done = 0;
+  while (const std::shared_ptr<arrow::RecordBatch> batch = taken(path, next())) {
+    throw_if_stop_requested("reading conversations");
+    if (const arrow::Status status = batch->ValidateFull(); !status.ok()) refuse_table(path, "batches that are whole", status.message());
+    for (int64_t row = 0; row < batch->num_rows(); ++row) {
+      Json fields = Json::object();
+      for (int c = 0; c < batch->num_columns(); ++c) {
+        const auto value = taken(path, batch->column(c)->GetScalar(row));
+        if (value->is_valid) fields[batch->column_name(c)] = json_of_scalar(*value);
+      }
+      give(done + row + 1, std::move(fields));
+    }
+    done += batch->num_rows();
+  }
+}
+
 void read_table(const std::filesystem::path& path, const std::string& column, int64_t after,
                 const std::function<void(int64_t, const std::string_view*)>& give) {
-  const std::shared_ptr<arrow::io::RandomAccessFile> file = taken(path, arrow::io::ReadableFile::Open(path.string()));
-  const NextBatch next = path.extension() == ".parquet" ? parquet_batches(path, file, column) : arrow_batches(path, file, column);
+  const NextBatch next = batches_of(path, column);
   int64_t done = 0;
   while (const std::shared_ptr<arrow::RecordBatch> batch = taken(path, next())) {
     throw_if_stop_requested("reading the corpus");

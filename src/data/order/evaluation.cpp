@@ -30,7 +30,7 @@ EvaluationReader::EvaluationReader(std::vector<const TokenDataset*> datasets, Ev
 
 int64_t EvaluationReader::tokens() const {
   int64_t tokens = 0;
-  for (const TokenDataset* dataset : datasets_) tokens += dataset->tokens() + dataset->documents();
+  for (const TokenDataset* dataset : datasets_) tokens += dataset->labels();
   if (options_.limit_tokens > 0) tokens = std::min(tokens, options_.limit_tokens);
   return options_.masking ? std::llround(static_cast<double>(tokens) * options_.masking->share) : tokens;
 }
@@ -46,7 +46,7 @@ std::optional<EvaluationReader::Window> EvaluationReader::next_window() {
                          : static_cast<int64_t>(permutation_at(order, static_cast<uint64_t>(documents_), static_cast<uint64_t>(ordinal_)));
   size_t d = 0;
   while (document >= datasets_[d]->documents()) document -= datasets_[d++]->documents();
-  const int64_t labels = datasets_[d]->length(document) + 1;
+  const int64_t labels = datasets_[d]->labels(document);
   const int64_t context_only = std::min(options_.overlap, done_);
   const int64_t start = done_ - context_only;
   const Window window{datasets_[d], document, start, std::min(options_.context, labels - start), context_only};

@@ -63,7 +63,7 @@ std::vector<double> weights_of(const std::vector<const TokenDataset*>& datasets,
   if (!weights.empty()) refuse_other_count("data.weights", weights.size(), datasets.size());
   if (!weights.empty()) return weights;
   std::vector<double> by_size;
-  for (const TokenDataset* dataset : datasets) by_size.push_back(static_cast<double>(dataset->tokens() + dataset->documents()));
+  for (const TokenDataset* dataset : datasets) by_size.push_back(static_cast<double>(dataset->labels()));
   return by_size;
 }
 

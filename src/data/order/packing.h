@@ -11,6 +11,9 @@
 // their own: otherwise a long document would fill successive steps, and training would follow one file after
 // another. The piece at the end of the row is padded, with ignored labels. Immutable; several threads may
 // read it.
+//
+// Whole documents (ShardIdentity::whole) of n tokens are runs of n - 1 inputs, whose labels are the tokens after
+// them. They are not cut where they fit into a sample, and each sample is padded (order/whole_packing.h).
 #pragma once
 
 #include <cstdint>
@@ -39,6 +42,7 @@ struct PackingKey {
   int64_t sequence = 0;
   int64_t epoch = 0;
   uint64_t seed = 0;
+  bool whole = false;  // the documents are whole
 };
 
 class PackingIndex {
@@ -62,8 +66,11 @@ class PackingIndex {
  private:
   PackingIndex(const PackingKey& key);
 
+  std::vector<DocumentSpan> whole_sample(const TokenDataset& dataset, int64_t first, int64_t pieces) const;
+
   RandomStream document_order_, sample_order_;
   int64_t sequence_;
+  bool whole_;
   int64_t documents_ = 0;
   int64_t samples_ = 0;
   MappedFile file_;

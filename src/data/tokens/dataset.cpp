@@ -104,6 +104,7 @@ TokenDataset TokenDataset::open(const fs::path& folder, const std::vector<ShardE
   Sha256 hash;
   const auto add = [&](std::string_view text) { hash.update(std::as_bytes(std::span(text))); };
   add(identity.tokenizer_sha256);
+  if (identity.whole()) add("whole documents");  // the same tokens are other samples
   for (const ShardEntry& entry : shards) {
     const fs::path path = folder / entry.file;
     TokenShard shard = TokenShard::open(path, &identity);
@@ -162,17 +163,18 @@ std::vector<LossSegment> TokenDataset::segments(int64_t document) const {
 }
 
 int64_t TokenDataset::counted_labels() const {
-  if (!weighted()) return tokens_ + documents_;
+  if (!weighted()) return labels();
   int64_t counted = 0;
   for (int64_t d = 0; d < documents_; ++d) {
     const std::vector<LossSegment> all = segments(d);
-    int64_t begin = 0;
+    if (all.empty()) counted += labels(d);
+    if (all.empty()) continue;
+    int64_t begin = identity_.whole() ? 1 : 0;
     for (const LossSegment& segment : all) {
-      if (segment.weight > 0) counted += segment.end - begin;
-      begin = segment.end;
+      if (segment.weight > 0 && segment.end > begin) counted += segment.end - begin;
+      begin = std::max(begin, segment.end);
     }
-    if (all.empty()) counted += length(d);
-    counted += all.empty() || all.back().weight > 0 ? 1 : 0;
+    if (!identity_.whole() && all.back().weight > 0) ++counted;
   }
   return counted;
 }
@@ -183,9 +185,10 @@ void TokenDataset::read_weights(int64_t document, int64_t first, std::span<float
     std::ranges::fill(into, 1.0f);
     return;
   }
+  const int64_t token = first + (identity_.whole() ? 1 : 0);
   auto segment = all.begin();
   for (size_t i = 0; i < into.size(); ++i) {
-    while (std::next(segment) != all.end() && segment->end <= first + static_cast<int64_t>(i)) ++segment;
+    while (std::next(segment) != all.end() && segment->end <= token + static_cast<int64_t>(i)) ++segment;
     into[i] = segment->weight;
   }
 }

@@ -16,6 +16,8 @@ static_assert(std::endian::native == std::endian::little, "token shards are litt
 
 constexpr char kShardMagic[8] = {'L', 'H', 'T', 'O', 'K', 'E', 'N', 'S'};
 
+constexpr uint32_t kNoBegin = 0xFFFFFFFF;  // programs that do not know it refuse it as an id out of range
+
 struct RawShardHeader {  // as stored in the file
   char magic[8];
   uint32_t version;
@@ -27,7 +29,7 @@ struct RawShardHeader {  // as stored in the file
   int64_t text_bytes;
   int64_t vocabulary;
   int32_t separator;
-  uint32_t begin_and_one;  // id of the token before a document + 1; 0: the separator
+  uint32_t begin_and_one;  // id of the token before a document + 1; 0: the separator; kNoBegin: there is none
   uint8_t tokenizer_sha256[32];
   uint8_t preparation[32];
   uint64_t blocks_checksum;
@@ -100,11 +102,14 @@ ShardHeader parse_shard_header(std::span<const std::byte> bytes, int64_t file_by
   const bool counts = raw.tokens >= 0 && raw.tokens < kMost && raw.documents >= 0 && raw.documents < kMost && raw.text_bytes >= 0;
   const bool weighed = raw.version == kWeighedShardVersion ? raw.segments > 0 && raw.segments < kMost : raw.segments == 0;
   const bool ids = raw.vocabulary > 0 && raw.vocabulary <= (raw.token_bytes == 2 ? int64_t{1} << 16 : int64_t{1} << 31) &&
-                   raw.separator >= 0 && raw.separator < raw.vocabulary && raw.begin_and_one <= raw.vocabulary;
+                   raw.separator >= 0 && raw.separator < raw.vocabulary &&
+                   (raw.begin_and_one <= raw.vocabulary || raw.begin_and_one == kNoBegin);
   if (!widths || !counts || !weighed || !ids) refuse(where, "a header with sensible numbers", "numbers out of range");
   ShardHeader header;
   header.identity = {hex_of_bytes(raw.tokenizer_sha256), hex_of_bytes(raw.preparation), raw.vocabulary, raw.separator,
-                     raw.begin_and_one > 0 ? static_cast<int32_t>(raw.begin_and_one - 1) : raw.separator};
+                     raw.begin_and_one == kNoBegin ? kWholeDocuments
+                     : raw.begin_and_one > 0       ? static_cast<int32_t>(raw.begin_and_one - 1)
+                                                   : raw.separator};
   header.tokens = raw.tokens;
   header.documents = raw.documents;
   header.text_bytes = raw.text_bytes;
@@ -221,7 +226,10 @@ ShardHeader ShardWriter::finish() {
   raw.segments = header_.segments;
   raw.vocabulary = header_.identity.vocabulary;
   raw.separator = header_.identity.separator;
-  if (header_.identity.begin != raw.separator) raw.begin_and_one = static_cast<uint32_t>(header_.identity.begin) + 1;
+  if (header_.identity.whole())
+    raw.begin_and_one = kNoBegin;
+  else if (header_.identity.begin != raw.separator)
+    raw.begin_and_one = static_cast<uint32_t>(header_.identity.begin) + 1;
   bytes_of_hex(header_.identity.tokenizer_sha256, raw.tokenizer_sha256);
   bytes_of_hex(header_.identity.preparation, raw.preparation);
   raw.blocks_checksum = header_.blocks_checksum;

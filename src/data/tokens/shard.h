@@ -29,14 +29,19 @@ struct LossSegment {
   bool operator==(const LossSegment&) const = default;
 };
 
+inline constexpr int32_t kWholeDocuments = -1;
+
 // ShardIdentity: the properties that all shards of a dataset share.
 struct ShardIdentity {
   std::string tokenizer_sha256;  // 64 hexadecimal digits
   std::string preparation;       // 64 hexadecimal digits: the corpus's key with the options that made the tokens
   int64_t vocabulary = 0;        // ids are below it; it decides between 2 and 4 bytes per token
   int32_t separator = 0;         // id of the end-of-document token; not stored between documents
-  // Id of the token before a document: the separator or a template's first token; not stored either.
+  // Id of the token before a document: the separator or a template's first token; not stored either. kWholeDocuments: the documents are whole.
   int32_t begin = 0;
+  // A whole document brings its own first and last token: nothing is put before or after it, its first token is no label, and packing does not cut
+  // it where it fits into a row. Conversations are such documents.
+  bool whole() const { return begin == kWholeDocuments; }
   bool operator==(const ShardIdentity&) const = default;
 };
 

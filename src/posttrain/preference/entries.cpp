@@ -29,7 +29,8 @@ std::unique_ptr<train::ModelPlan> plan_preference(const recipe::Recipe& recipe) 
   return std::make_unique<language::DecoderPlan>(recipe);
 }
 
-data::RunData open_answers(const recipe::Recipe& recipe, const std::filesystem::path& cache) {
+data::RunData open_answers(const train::DataRequest& request) {
+  const recipe::Recipe& recipe = request.recipe;
   if (recipe.data.tokenizer == "train") {
     throw Error({.code = ExitCode::kUsage,
                  .what = "answers are read with the tokenizer of the model that the run begins with, and none is named",
@@ -38,7 +39,7 @@ data::RunData open_answers(const recipe::Recipe& recipe, const std::filesystem::
                  .where = "data.tokenizer",
                  .hint = "--from RUN, or data.tokenizer=bytes for a model that begins untrained"});
   }
-  return {.corpus = {}, .tokenizer = data::open_tokenizer(recipe.data, {}, cache), .sources = {}};
+  return {.corpus = {}, .tokenizer = data::open_tokenizer(recipe.data, {}, request.cache), .sources = {}};
 }
 
 SampleWish wish_of(const recipe::Recipe& recipe, SampleWish::Unit unit) {
@@ -92,23 +93,23 @@ std::string use_preferred(const recipe::Recipe& /*recipe*/, const std::string& r
 train::TaskEntry preference_entry() {
   return {.name = "preference",
           .reads_text = false,
+          .open_data = open_answers,
           .plan = plan_preference,
           .make = make_preference,
           .write_beside = save_tokenizer_beside,
           .next_command = use_preferred,
-          .declare_options = declare_preference,
-          .open_data = open_answers};
+          .declare_options = declare_preference};
 }
 
 train::TaskEntry reward_entry() {
   return {.name = "reward",
           .reads_text = false,
+          .open_data = open_answers,
           .plan = plan_reward,
           .make = make_reward,
           .write_beside = save_tokenizer_beside,
           .next_command = use_reward,
-          .declare_options = declare_reward,
-          .open_data = open_answers};
+          .declare_options = declare_reward};
 }
 
 }  // namespace longhaul::posttrain
