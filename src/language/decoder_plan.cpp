@@ -24,7 +24,7 @@ parallel::Arrangement DecoderPlan::arrange(int64_t world) const { return paralle
 void DecoderPlan::require_possible(const parallel::Arrangement& arrangement) const {
   parallel::require_possible(recipe_.model, arrangement);
   // The modules know which tensors one product computes with; on a single rank those of all ranks are there.
-  if (!recipe_.model.frozen.empty()) model::Decoder(recipe_.model, Precision::named("fp32"), at::kMeta);
+  if (recipe_.model.freezes()) model::Decoder(recipe_.model, Precision::named("fp32"), at::kMeta);
 }
 
 void DecoderPlan::require_batch(const std::string& where, int64_t batch, int64_t replicas) const {

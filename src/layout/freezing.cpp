@@ -9,9 +9,7 @@
 #include "base/text/text.h"
 
 namespace longhaul::layout {
-namespace {
 
-// Names that a mistyped pattern may have meant: the nearest spelling, and a few that begin in the same way.
 std::string near_names(const std::vector<ParameterSpec>& list, const std::string& pattern) {
   constexpr size_t kShown = 5;
   std::vector<std::string> names;
@@ -26,8 +24,13 @@ std::string near_names(const std::vector<ParameterSpec>& list, const std::string
   return fmt::format("{}", fmt::join(shown, ", "));
 }
 
+namespace {
+
 // Whether the tensor multiplies what other tensors of its mixer have made, and not what enters the mixer.
-bool reads_within_mixer(Role role) { return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown; }
+bool reads_within_mixer(const ParameterSpec& spec) {
+  const Role role = spec.adapter_of.tensor.empty() ? spec.tensor.role : spec.adapter_of.role;
+  return role == Role::kOutput || role == Role::kChannelDown || role == Role::kExpertDown;
+}
 
 // "layers.3.mixer" of "layers.3.mixer.query.weight": what has one input. Norms, which have a place of their
 // own, and what lies outside the layers have a block each.
@@ -97,10 +100,11 @@ std::vector<TensorPasses> tensor_passes(const std::vector<ParameterSpec>& list) 
     const auto end = std::find_if(begin, list.end(), [&, block = block_of(*begin)](const auto& spec) { return block_of(spec) != block; });
     // What a router scales does not depend on it.
     const bool within = std::any_of(begin, end, [](const ParameterSpec& spec) {
-      return spec.trainable && !reads_within_mixer(spec.tensor.role) && spec.tensor.role != Role::kRouter;
+      return spec.trainable && !reads_within_mixer(spec) && spec.tensor.role != Role::kRouter;
     });
     for (auto each = begin; each != end; ++each)
-      passes.push_back({.input_gradient = before || (within && reads_within_mixer(each->tensor.role)), .own_gradient = each->trainable});
+      passes.push_back({.input_gradient = before || (within && reads_within_mixer(*each)) || each->tensor.role == Role::kAdapterUp,
+                        .own_gradient = each->trainable});
     before = before || std::any_of(begin, end, [](const ParameterSpec& spec) { return spec.trainable; });
     begin = end;
   }

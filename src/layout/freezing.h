@@ -14,6 +14,9 @@ bool is_frozen(const std::vector<std::string>& patterns, const std::string& tens
 // Marks the tensors of the list. A pattern may fit none of them, since the list may be that of one stage.
 void freeze(std::vector<ParameterSpec>& list, const std::vector<std::string>& patterns);
 
+// Names that a mistyped pattern may have meant: the nearest spelling, and a few that begin in the same way.
+std::string near_names(const std::vector<ParameterSpec>& list, const std::string& pattern);
+
 // list: all tensors of a model. Throws kUsage for a pattern that fits none of them, with the names that are
 // near, and where nothing is left that trains.
 void require_freezable(const std::vector<ParameterSpec>& list, const std::vector<std::string>& patterns);

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "layout/adapters.h"
 #include "layout/freezing.h"
 #include "layout/split.h"
 #include "layout/width.h"
@@ -252,7 +253,8 @@ std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& con
   const int64_t last = pipeline.stages() - 1;
   if (spec.layer >= 0) return {pipeline.stage_with(spec.layer, config.layers)};
   if (spec.ahead >= 0) return {last};
-  const Role role = spec.tensor.role;
+  const bool beside = !spec.adapter_of.tensor.empty();
+  const Role role = beside ? spec.adapter_of.role : spec.tensor.role;
   if (role == Role::kPosition || recipe::of_toeplitz(spec.tensor.name)) return {0};
   if (role == Role::kLowerBound || role == Role::kCoefficient) return stages_that_share(spec, config, pipeline);
   if (role != Role::kEmbedding) return {last};
@@ -264,12 +266,13 @@ std::vector<int64_t> stages_of(const ParameterSpec& spec, const ModelConfig& con
 bool kept_wide(const ParameterSpec& spec) {
   const Role role = spec.tensor.role;
   return role == Role::kNorm || role == Role::kRouter || role == Role::kLowerBound || role == Role::kCoefficient ||
-         (role == Role::kBias && spec.tensor.name.ends_with("norm.bias"));
+         role == Role::kAdapterMagnitude || (role == Role::kBias && spec.tensor.name.ends_with("norm.bias"));
 }
 
 std::vector<ParameterSpec> parameters(const ModelConfig& config) {
   std::vector<ParameterSpec> list = Builder(config).build();
   if (config.mup_base_hidden > 0) apply_width(list, Builder(widened(config, 2)).build(), config);
+  add_adapters(list, config.lora);
   freeze(list, config.frozen);
   return list;
 }

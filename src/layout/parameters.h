@@ -29,12 +29,12 @@ struct LogicalTensor {
 // Init: the initial values with all numbers resolved: ones, zeros, normal(0, std), or those of recipe::Fill.
 // For Xavier, std = gain · sqrt(2 / (fan_in + fan_out)).
 struct Init {
-  enum class Kind { kOnes, kZeros, kNormal, kFrequencies, kLogRates, kSteps, kLogRows, kMean, kTimescales };
+  enum class Kind { kOnes, kZeros, kNormal, kFrequencies, kLogRates, kSteps, kLogRows, kMean, kTimescales, kUniform };
   Kind kind = Kind::kZeros;
   double gain = 1;     // DeepNorm's beta, GPT-2's 1/sqrt(2·layers), else 1; already included in std
   int64_t fan_in = 0;  // 0 where std does not depend on fans
   int64_t fan_out = 0;
-  double std = 0;
+  double std = 0;  // kUniform: of numbers drawn evenly from ±√3 · std
   bool operator==(const Init&) const = default;
 };
 
@@ -50,6 +50,14 @@ struct SplitRule {
   bool grouped = false;
   int64_t experts = 0;  // > 0: one of this many experts, distributed over ep in runs of experts / ep
   bool operator==(const SplitRule&) const = default;
+};
+
+// The matrix beside which an adapter stands (layout/adapters.h).
+struct AdapterOf {
+  std::string tensor;  // its name; empty: the tensor is no adapter
+  Role role = Role::kNorm;
+  double scale = 1;  // of what the adapter adds
+  bool operator==(const AdapterOf&) const = default;
 };
 
 struct ParameterSpec {
@@ -72,6 +80,7 @@ struct ParameterSpec {
   double lr_factor = 1;     // factor of the learning rate
   // Weight decay applies: to matrices, including embeddings; not to norms, biases and bounds of gates.
   bool decay = false;
+  AdapterOf adapter_of;
   int64_t elements() const { return volume(tensor.global_shape); }
   bool operator==(const ParameterSpec&) const = default;
 };

@@ -1,5 +1,7 @@
 #include "model/linear.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace longhaul::model {
@@ -13,6 +15,7 @@ Linear::Linear(ParameterSet& parameters, const std::string& prefix, const std::s
   };
   weight_ = parameters.add_runs(prefix + "." + storage + ".weight", names(".weight"));
   if (bias) bias_ = parameters.add_runs(prefix + "." + storage + ".bias", names(".bias"));
+  for (const Parameter* const run : weight_.runs) adapters_.emplace_back(parameters, *run);
 }
 
 kernels::LinearWeights Linear::weights(size_t run) const {
@@ -24,35 +27,62 @@ kernels::LinearWeights Linear::weights(size_t run) const {
           .kept = weight->kept()};
 }
 
+bool Linear::adapted() const { return std::ranges::any_of(adapters_, &Adapters::any); }
+
 kernels::LinearWeights Linear::weights() const {
   LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it", weight_.runs.back()->name);
+  LONGHAUL_ASSERT(!adapted(), "{} has adapters, and an operator takes the weight alone", weight_.runs[0]->name);
   return weights(0);
+}
+
+std::pair<Tensor, uint64_t> Linear::merged() const {
+  if (!adapted()) {
+    const kernels::LinearWeights own = weights();
+    return {own.weight, own.kept.version};
+  }
+  LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it", weight_.runs.back()->name);
+  const kernels::LinearWeights own = weights(0);
+  return {adapters_[0].merged(own), adapters_[0].version() + own.kept.version};
+}
+
+Tensor Linear::product(const Tensor& x, size_t run, const kernels::LinearWeights& own) const {
+  if (adapters_[run].any()) return adapters_[run].product(x, own);
+  return kernels::linear(x, own.weight, own.bias, own.sinks, own.kept);
 }
 
 Tensor Linear::forward(const Tensor& x) const {
   std::vector<Tensor> outputs;
-  for (size_t run = 0; run < weight_.runs.size(); ++run) {
-    const kernels::LinearWeights own = weights(run);
-    outputs.push_back(kernels::linear(x, own.weight, own.bias, own.sinks, own.kept));
-  }
+  for (size_t run = 0; run < weight_.runs.size(); ++run) outputs.push_back(product(x, run, weights(run)));
   return outputs.size() == 1 ? outputs[0] : at::cat(outputs, 1);
 }
 
-Summand Linear::summand(const Context& context, const Tensor& x) const {
-  Summand sum = summand(context, [](const Tensor& rows, const kernels::LinearWeights& own) {
-    return kernels::linear(rows, own.weight, own.bias, own.sinks, own.kept);
-  });
-  sum.x_ti = x;
-  return sum;
-}
-
-Summand Linear::summand(const Context& context, const std::function<Tensor(const Tensor&, const kernels::LinearWeights&)>& product) const {
-  kernels::LinearWeights own = weights();
+// Takes the bias from `own` where ranks sum what they make of it.
+Summand Linear::once_biased(const Context& context, kernels::LinearWeights& own) const {
+  LONGHAUL_ASSERT(weight_.runs.size() == 1, "{} lies on other ranks than what stands beside it", weight_.runs.back()->name);
   Summand sum;
   if (context.ops.tensor_ranks() > 1) {
     own.bias = Tensor(), own.sinks.bias = {};
     if (!bias_.runs.empty()) sum.bias_d = bias_.use();
   }
+  return sum;
+}
+
+Summand Linear::summand(const Context& context, const Tensor& x) const {
+  Summand sum = summand_of(context, nullptr);
+  sum.x_ti = x;
+  return sum;
+}
+
+Summand Linear::summand_of(const Context& context, const std::function<Tensor(const Tensor&)>& before) const {
+  kernels::LinearWeights own = weights(0);
+  Summand sum = once_biased(context, own);
+  sum.product = [this, own, before](const Tensor& rows) { return product(before ? before(rows) : rows, 0, own); };
+  return sum;
+}
+
+Summand Linear::summand(const Context& context, const std::function<Tensor(const Tensor&, const kernels::LinearWeights&)>& product) const {
+  kernels::LinearWeights own = weights();
+  Summand sum = once_biased(context, own);
   sum.product = [product, own](const Tensor& rows) { return product(rows, own); };
   return sum;
 }

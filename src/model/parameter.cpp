@@ -216,6 +216,14 @@ void fill_coefficients(const Tensor& view, const layout::ParameterSpec& spec, co
   Tensor(view).copy_(values);
 }
 
+// Numbers drawn evenly, as normal ones by their distribution function.
+void fill_evenly(const Tensor& view, const RandomStream& stream, const layout::ParameterSpec& spec, const layout::Rectangle& held) {
+  if (held.volume() == 0 || view.is_meta()) return;
+  const Tensor normal = at::empty(held.length, at::kDouble);
+  fill_normal(normal, stream, 1, spec.tensor.global_shape, held);
+  Tensor(view).copy_(at::special_ndtr(normal).mul(2).sub(1).mul(std::sqrt(3.0) * spec.init.std));
+}
+
 }  // namespace
 
 void ParameterSet::initialise(uint64_t seed) {
@@ -245,6 +253,10 @@ void ParameterSet::initialise(uint64_t seed) {
         case layout::Init::Kind::kTimescales:
           fill_coefficients(view, spec, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)),
                             whole ? parameter->parts[i].held : parameter->parts[i].own);
+          break;
+        case layout::Init::Kind::kUniform:
+          fill_evenly(view, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)), spec,
+                      whole ? parameter->parts[i].held : parameter->parts[i].own);
           break;
         case layout::Init::Kind::kNormal:
           fill_normal(view, RandomStream(seed, "init/" + (spec.drawn_as.empty() ? spec.tensor.name : spec.drawn_as)), spec.init.std,

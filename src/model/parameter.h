@@ -163,7 +163,8 @@ class ParameterSet {
   void postpone_gradients(kernels::Postponed* queue) { progress_->phase.postponed = queue; }
   bool postpones() const { return progress_->phase.postponed != nullptr; }
 
-  Parameter* holder_of(const std::string& logical_name, size_t* part = nullptr) const;  // null: unknown name
+  bool knows(const std::string& logical_name) const { return places_.contains(logical_name); }  // it is in the list
+  Parameter* holder_of(const std::string& logical_name, size_t* part = nullptr) const;          // null: unknown name
 
  private:
   struct Place {  // of a logical tensor

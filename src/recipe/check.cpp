@@ -414,6 +414,7 @@ void refuse_all(const Problems& found, const LoadedRecipe* loaded) {
 std::vector<Problem> problems(const ModelConfig& model) {
   Problems out;
   check_mixers(model, out);
+  check_adapters(model, out);
   parameter_limit(model, out);
   positions(model, out);
   check_family(model, out);

@@ -50,6 +50,10 @@ enum class Role {
   kWrite,  // logits of the write strength of a delta rule
   // Joins hidden states with the next token's embedding in a module that predicts further ahead.
   kPrediction,
+  // Adapters of a frozen matrix [out, in] (layout/adapters.h): [rank, in], [out, rank], [out].
+  kAdapterDown,
+  kAdapterUp,
+  kAdapterMagnitude,
 };
 
 // Fill: the initial values of a tensor whose role does not determine them.

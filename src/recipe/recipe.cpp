@@ -13,6 +13,7 @@ OptionSet options_of(Recipe& recipe) {
       "Patterns of names of tensors that keep their values: [\"layers.0.*\", \"embedding.weight\"]; * stands for any letters, ? for one. Such "
       "tensors have no gradient, no optimizer state and no weight decay, and no work is done for them. Tensors of one matrix product "
       "are frozen together.");
+  declare(set, recipe.model.lora);
   declare(set, recipe.recall);
   declare(set, recipe.optim);
   declare(set, recipe.sample);

@@ -19,6 +19,7 @@ constexpr Section kSections[] = {
     {"model", "The model's shape"},
     {"data", "Text, tokenizer, held-out part"},
     {"train", "The loop"},
+    {"lora", "Adapters beside frozen weights ([adapters](../guides/adapters.md))"},
     {"recall", "Sequences of random tokens that `train.task = \"recall\"` learns ([evaluate](../guides/evaluate.md))"},
     {"optim", "Optimizer and learning rate"},
     {"sample", "The completion printed at the end"},

@@ -309,6 +309,15 @@ const std::vector<Row>& rows() {
       {"parallel.stage_layers", "[1, 3]", [](const Recipe& r) { return r.parallel.pipeline.stage_layers == std::vector<int64_t>{1, 3}; }, "", ""},
 
       {"train.task", "\"recall\"", [](const Recipe& r) { return r.train.task == "recall"; }, "", ""},
+      {"lora.rank", "4", [](const Recipe& r) { return r.model.lora.rank == 4; }, "", ""},
+      {"lora.alpha", "32", [](const Recipe& r) { return r.model.lora.alpha == 32; }, "", ""},
+      {"lora.targets", "[\"query\", \"value\"]",
+       [](const Recipe& r) {
+         return r.model.lora.targets == std::vector<std::string>{"query", "value"};
+       },
+       "", ""},
+      {"lora.kind", "\"dora\"", [](const Recipe& r) { return r.model.lora.kind == AdapterKind::kDora; }, "", ""},
+
       {"recall.kind", "\"copy\"", [](const Recipe& r) { return r.recall.kind == RecallKind::kCopy; }, "", ""},
       {"recall.pairs", "5", [](const Recipe& r) { return r.recall.pairs == 5; }, "", ""},
       {"recall.vocabulary", "100", [](const Recipe& r) { return r.recall.vocabulary == 100; }, "", ""},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "kernels/activation/op.h"
 #include "kernels/linear/feed_forward.h"
 #include "kernels/linear/int8_feed_forward.h"
 #include "model/experts/expert_capacity.h"
@@ -34,6 +35,8 @@ Experts::Experts(const recipe::ModelConfig& config, const BlockPlace& place, Par
   }
   gate_up_ = &parameters.add_experts(name() + ".gate_up.weight", gate_up);
   down_ = &parameters.add_experts(name() + ".down.weight", down);
+  of_gate_up_.emplace(parameters, *gate_up_, gate_up);
+  of_down_.emplace(parameters, *down_, down);
   if (config.shared_experts == 0) return;
   shared_ = std::make_unique<DenseChannel>(place.name + ".shared", config.channel, config.bias, parameters);
   if (config.shared_gate) shared_gate_.emplace(parameters, place.name, "shared_gate", std::vector<std::string>{"shared_gate"}, config.bias);
@@ -110,6 +113,13 @@ Summand Experts::summand(Context& context, BlockInput& input, const layout::Sequ
     const auto weights = [&](Parameter& parameter) {
       return kernels::LinearWeights{.weight = parameter.value, .sinks = {.weight = parameter.sink().into(later)}, .kept = parameter.kept()};
     };
+    if (of_gate_up_->any() || of_down_->any()) {
+      const auto made = [&](const ExpertAdapters& adapters, Parameter& parameter, const Tensor& x) {
+        if (adapters.any()) return adapters.product(x, per_expert, weights(parameter), later);
+        return kernels::grouped_linear(x, per_expert, parameter.value, parameter.sink().into(later), parameter.kept());
+      };
+      return made(*of_down_, *down_, kernels::swiglu(made(*of_gate_up_, *gate_up_, rows)));
+    }
     return kernels::grouped_feed_forward(rows, per_expert, kernels::Activation::kSwiglu, weights(*gate_up_), weights(*down_));
   };
   Tensor output = context.ops.experts(hidden, choices_of(context, routing, view), product);

@@ -24,6 +24,7 @@
 #include <optional>
 
 #include "kernels/experts/op.h"
+#include "model/experts/expert_adapters.h"
 #include "model/experts/router_balance.h"
 #include "model/linear.h"
 #include "model/mixers/dense_channel.h"
@@ -52,6 +53,7 @@ class Experts final : public ChannelMixer {
   Parameter* bias_ = nullptr;  // of its choice; null: none
   Parameter* gate_up_;
   Parameter* down_;
+  std::optional<ExpertAdapters> of_gate_up_, of_down_;
   std::unique_ptr<DenseChannel> shared_;  // null: none
   std::optional<Linear> shared_gate_;
 };

@@ -1,7 +1,7 @@
 #include "model/mixers/dense_channel.h"
 
+#include "kernels/activation/op.h"
 #include "kernels/features/op.h"
-#include "kernels/linear/op.h"
 
 namespace longhaul::model {
 namespace {
@@ -26,10 +26,15 @@ DenseChannel::DenseChannel(const std::string& name, recipe::Channel kind, bool b
 
 Summand DenseChannel::summand(Context& context, BlockInput&, const layout::SequenceView&) {
   if (kind_ == recipe::Channel::kGlu) {
-    return down_.summand(context, [this](const Tensor& rows, const kernels::LinearWeights& down) {
+    return down_.summand_of(context, [this](const Tensor& rows) {
       const std::vector<Tensor> halves = up_.forward(rows).chunk(2, 1);
-      const Tensor product = kernels::gated(halves[1], halves[0], kernels::FeatureMap::kNone);
-      return kernels::linear(product, down.weight, down.bias, down.sinks, down.kept);
+      return kernels::gated(halves[1], halves[0], kernels::FeatureMap::kNone);
+    });
+  }
+  if (up_.adapted() || down_.adapted()) {  // the operator of both products knows no adapters
+    return down_.summand_of(context, [this](const Tensor& rows) {
+      const Tensor made = up_.forward(rows);
+      return kind_ == recipe::Channel::kSwiglu ? kernels::swiglu(made) : kernels::bias_gelu(made, Tensor(), {});
     });
   }
   const auto activation = kind_ == recipe::Channel::kSwiglu ? kernels::Activation::kSwiglu : kernels::Activation::kGelu;

@@ -79,16 +79,18 @@ Tensor LatentAttention::attended_cached(Context& context, const Made& of, const 
   kernels::KeyValueCache& cache = state.state.keys_values();
   cache.append(state.rows, view.layout.document_offsets, of.shared_tor.defined() ? at::cat({latent, of.shared_tor}, 2) : latent, Tensor());
   const std::vector<int64_t> rows(static_cast<size_t>(heads_), of.q_thd.size(0));  // of each head
-  const auto of_heads = [&](const Linear& linear, int64_t channels) { return linear.weights().weight.view({heads_, channels, rank}); };
-  Tensor q = by_token(kernels::grouped_linear_input_gradient(by_head(of.q_thd.narrow(2, rotary, key)), rows, of_heads(key_, key),
-                                                             {&keys_of_heads_, key_.weights().kept.version}),
+  const auto [key_weight, key_version] = key_.merged();
+  const auto [value_weight, value_version] = value_.merged();
+  const auto of_heads = [&](const Tensor& weight, int64_t channels) { return weight.view({heads_, channels, rank}); };
+  Tensor q = by_token(kernels::grouped_linear_input_gradient(by_head(of.q_thd.narrow(2, rotary, key)), rows, of_heads(key_weight, key),
+                                                             {&keys_of_heads_, key_version}),
                       heads_);
   q = rotary > 0 ? at::cat({q, of.q_thd.narrow(2, 0, rotary)}, 2) : q.contiguous();
   const kernels::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(rotary + key)), .window = window_};
   const Tensor o = context.ops.attention_cached(q, view, cache, state.rows, options);
   cache.forget(state.rows, window_);
   const Tensor values =
-      kernels::grouped_linear(by_head(o), rows, of_heads(value_, sizes_.value_dim), {}, {&values_of_heads_, value_.weights().kept.version});
+      kernels::grouped_linear(by_head(o), rows, of_heads(value_weight, sizes_.value_dim), {}, {&values_of_heads_, value_version});
   return by_token(values, heads_);
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "recipe/architecture/adapters.h"
 #include "recipe/mixers/cosformer.h"
 #include "recipe/mixers/delta_net.h"
 #include "recipe/mixers/experts.h"
@@ -125,6 +126,9 @@ struct ModelConfig {
   // Patterns of tensors that keep their values in training (train.freeze; layout/freezing.h). They stand with
   // the shape because every list of the model's tensors marks those, for modules and plans alike.
   std::vector<std::string> frozen;
+  // Adapters beside frozen weights ([lora]); in the list of tensors like all others, for the same reason.
+  AdapterOptions lora;
+  bool freezes() const { return !frozen.empty() || lora.wanted(); }  // whether some tensors do not train
 
   // > 0: muP; initialisation and learning rates follow a model of this width (layout/width.h).
   int64_t mup_base_hidden = 0;

@@ -23,6 +23,7 @@ bool has_int8_states(const Recipe& recipe) {
   return recipe.optim.state_dtype == StateDtype::kInt8 ||
          std::ranges::any_of(recipe.optim.groups, [](const OptimGroup& group) { return group.state_dtype == "int8"; });
 }
+bool has_adapters(const Recipe& recipe) { return recipe.model.lora.wanted(); }
 bool warms_up(const Recipe& recipe) { return recipe.optim.warmup_steps > 0; }
 bool batch_grows(const Recipe& recipe) { return recipe.optim.batch_growth > 0; }
 bool rolls_back(const Recipe& recipe) { return recipe.guard.on_spike == OnSpike::kRollBack; }
@@ -63,6 +64,9 @@ constexpr Condition kConditions[] = {
     {"optim.outer_delay", late_work_stays, "optim.outer = delay_corrected or streaming"},
     {"optim.outer_fragments", is_streaming, "optim.outer = streaming"},
     {"optim.outer_mix", is_streaming, "optim.outer = streaming"},
+    {"lora.alpha", has_adapters, "lora.rank is above 0"},
+    {"lora.targets", has_adapters, "lora.rank is above 0"},
+    {"lora.kind", has_adapters, "lora.rank is above 0"},
     {"guard.spike_back", rolls_back, "guard.on_spike = roll_back"},
     {"guard.rollbacks", rolls_back, "guard.on_spike = roll_back"},
     {"guard.rate_factor", rolls_back, "guard.on_spike = roll_back"},
