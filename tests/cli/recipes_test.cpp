@@ -26,9 +26,19 @@ std::vector<fs::path> recipes() {
   return found;
 }
 
+// Conversations for recipes that learn from them, and rows that they fit into.
+std::vector<std::string> words_of_task(const fs::path& recipe, const fs::path& folder) {
+  const std::string task = recipe::load(recipe).recipe.train.task;
+  if (task == "preference" || task == "reward") return {"train.sequence=1024"};  // of the pairs beside the recipe
+  if (task != "chat") return {};
+  std::ofstream rows(folder / "chat.jsonl");
+  for (int i = 0; i < 20; ++i) rows << "{\"prompt\": \"" << i << "\", \"completion\": \"the cat " << i << "\"}\n";
+  return {"data.source=" + (folder / "chat.jsonl").string(), "chat.template=chatml", "train.sequence=128"};
+}
+
 TEST(Recipes, AreInOrderAsTheyStand) {
-  ASSERT_GE(recipes().size(), 4u);
   train::declare_options(tasks());
+  ASSERT_GE(recipes().size(), 4u);
   for (const fs::path& path : recipes()) {
     const auto loaded = recipe::load(path);
     EXPECT_FALSE(loaded.recipe.description.empty()) << path;
@@ -45,23 +55,24 @@ TEST(Recipes, Train) {
   fs::create_directories(folder / "text");
   for (int i = 0; i < 20; ++i)
     std::ofstream(folder / "text" / (std::to_string(i) + ".txt")) << "the cat sat on mat " << i << "\n" << std::string(60, 'a');
+  train::declare_options(tasks());
   fs::current_path(source_folder());  // paths of data in recipes are seen from there
   for (const fs::path& path : recipes()) {
     const fs::path run = folder / path.stem();
-    const bool has_data = path.parent_path().filename() == "posttrain";  // whose rows must fit
-    const ProcessResult trained = run_process({program_file(),         "train",
-                                               path.string(),          "--run",
-                                               run.string(),           "data.source=" + (folder / "text").string(),
-                                               "data.weights=[]",      "data.mix=[]",
-                                               "data.vocabulary=260",  "model.layers=2",
-                                               "model.hidden=32",      "model.heads=2",
-                                               "model.kv_heads=2",     "model.head_dim=16",
-                                               "model.rotary_dim=8",   "model.intermediate=32",
-                                               "model.vocabulary=260", "model.lightnet.grid=[]",
-                                               "train.steps=2",        has_data ? "train.sequence=1024" : "train.sequence=32",
-                                               "train.batch=4",        "train.micro_batch=1",
-                                               "train.threads=1",      "sample.tokens=3"},
-                                              {cache_variable(folder / "cache"), "NO_COLOR=1"}, 180);
+    std::vector<std::string> words{program_file(),         "train",
+                                   path.string(),          "--run",
+                                   run.string(),           "data.source=" + (folder / "text").string(),
+                                   "data.weights=[]",      "data.mix=[]",
+                                   "data.vocabulary=260",  "model.layers=2",
+                                   "model.hidden=32",      "model.heads=2",
+                                   "model.kv_heads=2",     "model.head_dim=16",
+                                   "model.rotary_dim=8",   "model.intermediate=32",
+                                   "model.vocabulary=260", "model.lightnet.grid=[]",
+                                   "train.steps=2",        "train.sequence=32",
+                                   "train.batch=4",        "train.micro_batch=1",
+                                   "train.threads=1",      "sample.tokens=3"};
+    for (const std::string& word : words_of_task(path, folder)) words.push_back(word);
+    const ProcessResult trained = run_process(words, {cache_variable(folder / "cache"), "NO_COLOR=1"}, 180);
     EXPECT_EQ(trained.status, 0) << path << "\n" << trained.errors;
     EXPECT_THAT(trained.output, ::testing::HasSubstr("Finished at step 2")) << path;
     EXPECT_TRUE(fs::exists(run / "checkpoints/latest")) << path;

@@ -12,14 +12,15 @@
 #include "base/terminal.h"
 #include "base/text/path_text.h"
 #include "base/text/text.h"
+#include "checkpoint/starting_point.h"
 #include "cli/command.h"
 #include "cli/data/documents.h"
 #include "cli/output.h"
+#include "cli/register.h"
 #include "data/run_data.h"
 #include "data/tokens/cache.h"
 #include "observe/table.h"
 #include "recipe/load.h"
-#include "tensor/libtorch_folder.h"
 
 namespace longhaul::cli {
 namespace {
@@ -33,7 +34,7 @@ struct DataArguments {
   double days = 30;
   bool all = false, yes = false, json = false;
   int64_t documents = 0;
-  std::string tokenizer;
+  std::string tokenizer, from;
 };
 
 constexpr const char* kDocumentsHelp = "shows the first N documents of each side, and what their tokens weigh in the loss";
@@ -90,7 +91,7 @@ void show(const data::PreparedSource& source, const ShownDocuments& shown) {
   for (const auto& [name, side] : {std::pair("training", &source.train), std::pair("held out", &source.held_out)}) {
     if (!side->weighted()) continue;
     print(fmt::format("{}: {} of {} labels count in the loss, ends of documents included\n", name, count_text(side->counted_labels()),
-                      count_text(side->tokens() + side->documents())));
+                      count_text(side->labels())));
   }
   print_documents(source, shown);
   print(fmt::format("{}\n\n", text_of_path(source.folder)));
@@ -133,20 +134,41 @@ std::vector<data::PreparedSource> prepared_below(const fs::path& folder) {
   return sources;
 }
 
+// As a training run opens it.
+data::RunData prepared_data(const DataArguments& arguments) {
+  std::shared_ptr<const checkpoint::StartingPoint> from;
+  std::optional<recipe::FirstWords> first;
+  if (!arguments.from.empty()) {
+    from = checkpoint::StartingPoint::open(arguments.from);
+    first = from->first_words();
+  }
+  const recipe::Recipe recipe = recipe::load(arguments.path, arguments.overrides, first ? &*first : nullptr).recipe;
+  const train::TaskEntry& task = train::task_named(tasks(), recipe.train.task);
+  if (!task.reads_text) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "this task makes what it learns",
+                 .expected = "a task that reads [data]",
+                 .found = recipe.train.task,
+                 .where = "train.task"});
+  }
+  return train::open_data(
+      task, {.recipe = recipe, .cache = data::cache_folder(recipe.data), .from = from ? from->home() : fs::path(), .quiet = true});
+}
+
 void add_prepare(Command& group) {
   auto arguments = std::make_shared<DataArguments>();
   Command prepare = group.add("prepare", "train or load the tokenizer and write token shards, once",
                               {{"before a run", "data prepare recipes/first-run.toml"},
-                               {"your own text", "data prepare recipes/first-run.toml data.source=/a/folder/of/text"},
+                               {"conversations, and what of them is learnt",
+                                "data prepare recipes/posttrain/chat.toml data.source=conversations.jsonl --documents 3"},
                                {"prompts that do not count in the loss",
                                 "data prepare recipes/first-run.toml data.source=chat.jsonl data.loss_on=completion --documents 3"}});
   prepare.recipe(arguments->path, arguments->overrides);
   prepare.option("--documents", arguments->documents, kDocumentsHelp).at_least(0);
+  prepare.option("--from", arguments->from, "for the model of a Hugging Face folder or a checkpoint: its tokenizer and its chat template");
   prepare.json_flag(arguments->json);
   prepare.on_run([arguments] {
-    const recipe::LoadedRecipe loaded = recipe::load(arguments->path, arguments->overrides);
-    const recipe::DataOptions& options = loaded.recipe.data;
-    const data::RunData data = data::open_run_data(options, libtorch_folder(), data::cache_folder(options));
+    const data::RunData data = prepared_data(*arguments);
     show(data.sources, arguments->json, {arguments->documents, data.tokenizer});
     return ExitCode::kDone;
   });

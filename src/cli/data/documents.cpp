@@ -14,13 +14,15 @@
 #include "base/text/text.h"
 #include "cli/output.h"
 #include "observe/table.h"
+#include "posttrain/chat/shown_samples.h"
 
 namespace longhaul::cli {
 namespace {
 
 using nlohmann::ordered_json;
 
-// Tokens begin … end of a document; `ends`: the label after them is the document's end, and weighs the same.
+// Tokens begin … end of a document; `ends`: the label after them is the document's end, and weighs the same. A
+// whole document has no end of its own.
 struct ShownPart {
   int64_t begin, end;
   float weight;
@@ -37,8 +39,8 @@ std::vector<ShownPart> parts_of_document(const data::TokenDataset& dataset, int6
     std::vector<int64_t> ids(static_cast<size_t>(segments[s].end - begin));
     dataset.read(document, begin, ids);
     const std::vector<int32_t> narrow(ids.begin(), ids.end());
-    parts.push_back(
-        {begin, segments[s].end, segments[s].weight, s + 1 == segments.size(), shown.tokenizer ? shown.tokenizer->decode(narrow) : ""});
+    parts.push_back({begin, segments[s].end, segments[s].weight, s + 1 == segments.size() && !dataset.identity().whole(),
+                     shown.tokenizer ? shown.tokenizer->decode(narrow) : ""});
     begin = segments[s].end;
   }
   return parts;
@@ -65,6 +67,13 @@ void require_tokenizer_of(const data::PreparedSource& source, const ShownDocumen
 }
 
 void print_documents(const data::PreparedSource& source, const ShownDocuments& shown) {
+  if (source.identity.whole() && shown.tokenizer) {
+    for (const auto& [name, side] : {std::pair("training", &source.train), std::pair("held out", &source.held_out)}) {
+      if (std::min(shown.most, side->documents()) == 0) continue;
+      print(fmt::format("{}. {}\n", name, posttrain::shown_samples(*side, shown.most, *shown.tokenizer, colours_wanted(stdout))));
+    }
+    return;
+  }
   for_shown(source, shown, [&](const std::string& side, const data::TokenDataset& dataset, int64_t document) {
     observe::Table table(fmt::format("{}, document {} of {}", side, document + 1, count_text(dataset.documents())),
                          {{"labels"}, {"weight in the loss", observe::Align::kRight}, {"text"}});

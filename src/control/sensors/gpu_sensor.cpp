@@ -87,7 +87,7 @@ std::vector<HealthReport> GpuSensor::look() {
   }
   for (const Row& row : table) look_at(row, reports);
   for (auto& [uuid, known] : gpus_) {
-    const bool present = std::ranges::any_of(table, [&](const Row& row) { return row[kUuid] == uuid; });
+    const bool present = std::ranges::any_of(table, [&, &wanted = uuid](const Row& row) { return row[kUuid] == wanted; });
     if (present || ++known.missing < kMissingLooks || std::exchange(known.told_missing, true)) continue;
     reports.push_back({.kind = "device_missing",
                        .device = uuid,

@@ -200,8 +200,8 @@ LoopSet chosen_set() {
   const char* held = std::getenv("LONGHAUL_CPU");
   const std::string_view most = held == nullptr ? "" : held;
   if (most == "portable") return LoopSet::kPortable;
-  const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") &&
-                    __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
+  const bool avx2 = has("avx2") && has("fma") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("aes") &&
+                    __builtin_cpu_supports("pclmul");  // and f16c, which clang 14 cannot ask for, comes with avx2
   const bool avx512 = avx2 && has("avx512f") && has("avx512bw") && __builtin_cpu_supports("avx512cd") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx512 && most != "avx2") return LoopSet::kAvx512;
