@@ -148,9 +148,10 @@ AnswerEncoder::AnswerEncoder(const data::Tokenizer& tokenizer, std::optional<Cha
 }
 
 AnswerEncoder AnswerEncoder::of(const data::Tokenizer& tokenizer, const recipe::DataOptions& data, const AnswerDataOptions& options) {
-  const std::filesystem::path folder = path_of_text(data.tokenizer).parent_path();
+  std::filesystem::path folder = path_of_text(data.tokenizer).parent_path();
+  if (folder.empty()) folder = ".";
   if (!options.chat_template.empty()) return {tokenizer, ChatFormat::of_file(options.chat_template, folder)};
-  if (folder.empty()) return {tokenizer, std::nullopt};  // "bytes"
+  if (data.tokenizer == "bytes") return {tokenizer, std::nullopt};  // nothing lies beside it
   std::optional<ChatFormat> format = ChatFormat::of_folder(folder);
   return {tokenizer, format ? std::move(format) : ChatFormat::of_run(folder)};
 }
