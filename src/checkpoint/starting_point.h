@@ -55,6 +55,7 @@ class StartingPoint {
   virtual Tensor read(const std::string& logical, const layout::Rectangle& box) const = 0;
   void read_converted(const StateEntry& entry, const ConversionWeights& weights) const;
   Tensor read_copies(const Upcycling::Source& source) const;
+  void require_fitting_adapters(const recipe::AdapterOptions& lora) const;
   void require_same_tensors(const recipe::LoadedRecipe& recipe, const recipe::ModelConfig& model) const;
 
   std::filesystem::path path_, tokenizer_, beside_;
