@@ -16,6 +16,7 @@
 #include "checkpoint/published/published_tokens.h"
 #include "checkpoint/published/upcycling.h"
 #include "checkpoint/saved_recipe.h"
+#include "layout/adapters.h"
 #include "layout/parameters.h"
 #include "recipe/architecture/conversion.h"
 #include "storage/catalog.h"
@@ -170,6 +171,7 @@ recipe::FirstWords StartingPoint::first_words() const {
 
 // What predicts further ahead may begin here: files of published models have none.
 std::string StartingPoint::require_fitting(const recipe::LoadedRecipe& loaded) const {
+  require_fitting_adapters(loaded.recipe.model.lora);
   if (converted_) {
     require_converted_layers(*converted_, loaded);
     const ConversionWeights weights(model_, loaded.recipe.model);
@@ -189,10 +191,24 @@ std::string StartingPoint::require_fitting(const recipe::LoadedRecipe& loaded) c
 
 bool StartingPoint::grows_vocabulary(const recipe::ModelConfig& model) const { return !converted_ && model.vocabulary > model_.vocabulary; }
 
+// Adapters that are not there begin as they are drawn; those that are there go on, or would be lost.
+void StartingPoint::require_fitting_adapters(const recipe::AdapterOptions& lora) const {
+  if (!model_.lora.wanted() || model_.lora == lora) return;
+  throw Error({.code = ExitCode::kUsage,
+               .what = "the weights to begin with have adapters that the run would not go on with",
+               .expected = fmt::format("[lora] as it is there: rank {}, alpha {}, kind {}, targets {}", model_.lora.rank, model_.lora.alpha,
+                                       recipe::names_of(model_.lora.kind)[static_cast<size_t>(model_.lora.kind)],
+                                       fmt::join(model_.lora.targets, ", ")),
+               .found = lora.wanted() ? "another [lora]" : "no [lora]",
+               .where = fmt::format("--from {}", path_.string()),
+               .hint = program_command(fmt::format("checkpoint merge {} DIR", path_.string())) + ", then --from DIR"});
+}
+
 void StartingPoint::require_same_tensors(const recipe::LoadedRecipe& loaded, const recipe::ModelConfig& model) const {
   recipe::Recipe theirs, ours = loaded.recipe;
   ours.model = model;
   if (model_.predict_ahead == 0) ours.model.predict_ahead = 0, ours.model.predict_ahead_weight = model_.predict_ahead_weight;
+  ours.model.lora = model_.lora;  // adapters of its own begin anew
   theirs.model = model_;
   std::string differing;
   const recipe::OptionSet of_theirs = recipe::options_of(theirs), of_ours = recipe::options_of(ours);
@@ -227,6 +243,7 @@ void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::Loa
   for (const StateEntry& entry : state) {
     if (entry.role != kWeightRole || entry.held.empty()) continue;
     if (model_.predict_ahead == 0 && entry.name.starts_with(kAheadPrefix)) continue;  // as it was drawn
+    if (!model_.lora.wanted() && layout::is_adapter_name(entry.name)) continue;       // likewise
     if (conversion) {
       read_converted(entry, *conversion);
       continue;

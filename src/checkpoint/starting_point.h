@@ -61,6 +61,8 @@ class StartingPoint {
   bool grows_vocabulary(const recipe::ModelConfig& model) const;
   // Rows of the vocabulary that the trained model lacks get the mean of those that it has.
   void read_growing(const StateEntry& entry) const;
+
+  void require_fitting_adapters(const recipe::AdapterOptions& lora) const;
   void require_same_tensors(const recipe::LoadedRecipe& recipe, const recipe::ModelConfig& model) const;
 
   std::filesystem::path path_, home_, tokenizer_, beside_;

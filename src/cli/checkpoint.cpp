@@ -1,4 +1,4 @@
-// `longhaul checkpoint`: list, show, verify, compare and prune what a run has saved.
+// `longhaul checkpoint`: list, show, verify, compare, prune and merge what a run has saved.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,6 +15,7 @@
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text/text.h"
+#include "checkpoint/adapters/adapted_run.h"
 #include "cli/checkpoint_json.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -31,7 +32,7 @@ using nlohmann::ordered_json;
 using storage::local_file_system;
 
 struct CheckpointArguments {
-  std::string path, second;
+  std::string path, second, dtype;
   int64_t keep = 3, keep_every = 0;
   bool dry_run = false, tensors = false, json = false;
 };
@@ -287,6 +288,41 @@ void add_prune_checkpoints(Command& group) {
   });
 }
 
+void add_merge_checkpoint(Command& group) {
+  auto arguments = std::make_shared<CheckpointArguments>();
+  Command merge = group.add("merge", "add a run's adapters into the weights: a checkpoint that everything else reads",
+                            {{"the newest of a run", "checkpoint merge runs/lora runs/merged"},
+                             {"keeping what bf16 would round away", "checkpoint merge runs/lora runs/merged --dtype fp32"},
+                             {"for a script", "checkpoint merge runs/lora runs/merged --json"}});
+  merge.option("RUN", arguments->path, "a run with adapters ([lora]), or one of its checkpoints").required();
+  merge.option("DIR", arguments->second, "folder to make: what sample, serve, evaluate, export and train --from take").required();
+  merge.option("--dtype", arguments->dtype, "of the weights that had an adapter (default: as they were)").one_of({"bf16", "fp32"});
+  merge.json_flag(arguments->json);
+  merge.on_run([arguments] {
+    std::optional<ScalarType> dtype;
+    if (!arguments->dtype.empty()) dtype = scalar_type_named(arguments->dtype);
+    checkpoint::MergeReport report;
+    {
+      std::optional<Progress> bar;
+      report = checkpoint::merge_adapters(arguments->path, arguments->second, dtype, [&](int64_t done, int64_t total) {
+        if (!bar) bar.emplace("merging", total, Progress::Unit::kBytes);
+        bar->advance(done);
+      });
+    }
+    if (arguments->json) {
+      print_json({{"out", arguments->second},
+                  {"step", report.step},
+                  {"adapters", report.adapters},
+                  {"tensors", report.tensors},
+                  {"bytes", report.bytes}});
+      return ExitCode::kDone;
+    }
+    print(fmt::format("step {}: {} added into the weights, {} written to {}\n", report.step, counted(report.adapters, "adapter"),
+                      bytes_text(report.bytes), arguments->second));
+    return ExitCode::kDone;
+  });
+}
+
 }  // namespace
 
 ordered_json json_of(const storage::CheckpointDifference& difference) {
@@ -305,7 +341,7 @@ ordered_json json_of(const storage::CheckpointDifference& difference) {
 }
 
 void add_checkpoint(Command& program) {
-  Command group = program.add_group("checkpoint", "list, show, verify, compare and prune checkpoints",
+  Command group = program.add_group("checkpoint", "list, show, verify, compare, prune and merge checkpoints",
                                     {{"what a run has saved", "checkpoint list runs/first-run"},
                                      {"is every byte in order?", "checkpoint verify runs/first-run"},
                                      {"where two runs differ", "checkpoint diff runs/a runs/b"}});
@@ -314,6 +350,7 @@ void add_checkpoint(Command& program) {
   add_verify_checkpoint(group);
   add_diff_checkpoints(group);
   add_prune_checkpoints(group);
+  add_merge_checkpoint(group);
 }
 
 }  // namespace longhaul::cli

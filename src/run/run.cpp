@@ -20,6 +20,7 @@
 #include "comm/disagreement.h"
 #include "comm/threads/run_ranks.h"
 #include "comm/wrappers/traced.h"
+#include "layout/adapters.h"
 #include "layout/freezing.h"
 #include "layout/schedule/schedule.h"
 #include "optim/optimizers/grouped.h"
@@ -108,6 +109,7 @@ parallel::Arrangement arrangement_of_run(const train::ModelPlan& model, const re
   parallel::Arrangement arrangement = model.arrange(world / workers);
   arrangement.workers = workers;
   arrangement.elastic = recipe.train.elastic;
+  layout::require_adaptable(model.parameters(), recipe.model.lora);
   layout::require_freezable(model.parameters(), recipe.model.frozen);
   model.require_possible(arrangement);
   optim::check_groups(recipe.optim, model.parameters());

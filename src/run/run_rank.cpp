@@ -279,6 +279,7 @@ void RankRun::begin(train::Trainer& trainer, observe::EventWriter& events) {
                                                            .earlier = resumed.earlier,
                                                            .unread = recipe::unread_options(start_.request.recipe),
                                                            .reads_text = facts_.task.reads_text,
+                                                           .begins_with_weights = from != nullptr || resumed.step > 0,
                                                            .cores = usable_cores()})) {
       log_warning("{}", text);
     }

@@ -34,6 +34,12 @@ std::string about_threads(const recipe::TrainOptions& train, int64_t cores) {
       count_text(train.threads), cores == 1 ? "one core" : fmt::format("{} cores", cores));
 }
 
+std::string about_adapters(const recipe::Recipe& recipe, const StartFacts& facts) {
+  if (!recipe.model.lora.wanted() || facts.begins_with_weights) return "";
+  return "the adapters ([lora]) stand beside weights that nobody has trained, and that stay as they are drawn. "
+         "--from names a run, a checkpoint or a Hugging Face folder to begin with";
+}
+
 std::string about_warmup(const recipe::Recipe& recipe) {
   if (recipe.optim.warmup_steps < recipe.train.steps) return "";
   return fmt::format(
@@ -111,8 +117,8 @@ std::vector<std::string> start_warnings(const recipe::Recipe& recipe, const Star
   if (facts.resume_step >= recipe.train.steps) return warnings;
   for (const std::string& text :
        {facts.reads_text ? about_tokens(recipe.train, facts.training_tokens) : "", about_threads(recipe.train, facts.cores),
-        about_warmup(recipe), about_factors(recipe.optim), about_rate(recipe, facts), about_unread(facts.unread), about_products(recipe),
-        about_masks(recipe), about_validation(recipe, facts)}) {
+        about_adapters(recipe, facts), about_warmup(recipe), about_factors(recipe.optim), about_rate(recipe, facts),
+        about_unread(facts.unread), about_products(recipe), about_masks(recipe), about_validation(recipe, facts)}) {
     if (!text.empty()) warnings.push_back(text);
   }
   return warnings;

@@ -18,6 +18,7 @@ struct StartFacts {
   std::optional<recipe::Recipe> earlier;  // the recipe of those steps
   std::vector<std::string> unread{};      // recipe::unread_options
   bool reads_text = true;                 // the task learns from [data]
+  bool begins_with_weights = true;        // earlier steps', or those of another run or model
   int64_t cores = 0;                      // cores that this process may use; 0: unknown
 };
 

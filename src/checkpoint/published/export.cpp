@@ -168,6 +168,7 @@ ExportReport export_model(const fs::path& path, const fs::path& out, std::option
   storage::FileSystem& files = storage::local_file_system();
   const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
   const recipe::Recipe recipe = saved_recipe(checkpoint).recipe;
+  require_without_adapters(recipe.model, checkpoint.folder());
   recipe::ModelConfig saved = recipe.model;
   saved.predict_ahead = 0;  // what predicts further ahead stays here
   const recipe::ModelConfig config = in_its_family(saved, asked_family);

@@ -102,6 +102,7 @@ GgufReport export_gguf(const fs::path& path, const fs::path& out, GgufType type,
   refuse_taken(files, out);
   const storage::Checkpoint checkpoint = storage::open_checkpoint(files, path, storage::Depth::kContents, kWeightRole);
   const recipe::Recipe recipe = saved_recipe(checkpoint).recipe;
+  require_without_adapters(recipe.model, checkpoint.folder());
   recipe::ModelConfig saved = recipe.model;
   saved.predict_ahead = 0;  // modules that predict further ahead stay here
   const recipe::ModelConfig config = in_its_family(saved, asked_family);

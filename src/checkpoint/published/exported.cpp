@@ -43,6 +43,17 @@ recipe::ModelConfig in_its_family(recipe::ModelConfig config, const std::string&
                .hint = "docs/models says what each family is"});
 }
 
+void require_without_adapters(const recipe::ModelConfig& config, const fs::path& checkpoint) {
+  if (!config.lora.wanted()) return;
+  throw Error(
+      {.code = ExitCode::kUsage,
+       .what = "the model has adapters beside its weights",
+       .expected = "a model without adapters",
+       .found = fmt::format("lora.rank = {}", config.lora.rank),
+       .where = checkpoint.string(),
+       .hint = "`longhaul checkpoint merge RUN DIR` adds them into the weights; `longhaul export RUN --adapter DIR` writes them alone"});
+}
+
 namespace {
 
 Tensor read_box(const storage::Checkpoint& checkpoint, const std::string& logical, const layout::Rectangle& box) {

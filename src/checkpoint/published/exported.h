@@ -19,6 +19,10 @@ namespace longhaul::checkpoint {
 // when none can, or when the requested one cannot.
 recipe::ModelConfig in_its_family(recipe::ModelConfig config, const std::string& asked);
 
+// kUsage, with the command that merges them: the model has adapters, for which other programs' files have no
+// place.
+void require_without_adapters(const recipe::ModelConfig& config, const std::filesystem::path& checkpoint);
+
 // The whole tensor; needs the memory of two of them at most.
 Tensor read_public(const storage::Checkpoint& checkpoint, const model::PublicTensor& tensor, ScalarType dtype);
 

@@ -5,23 +5,20 @@
 
 #include <cmath>
 
-#include "base/clock.h"
 #include "base/machine/machine.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/text/text.h"
 #include "checkpoint/disk/new_folder.h"
 #include "checkpoint/open_model.h"
-#include "checkpoint/published/naming.h"
 #include "checkpoint/published/published_model.h"
 #include "checkpoint/published/published_tokens.h"
+#include "checkpoint/published/weights_folder.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokens/row_check.h"
 #include "layout/sequence_view.h"
 #include "model/context.h"
 #include "model/parallel_ops.h"
-#include "recipe/write.h"
-#include "storage/commit.h"
 #include "tensor/to_tensor.h"
 
 namespace longhaul::checkpoint {
@@ -30,40 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kFileBytes = int64_t{8} << 30;  // of one file of the checkpoint, about
 constexpr int64_t kCheckTokens = 32;
-
-std::vector<storage::ShardSource> shards_of(const PublishedModel& model) {
-  std::vector<storage::ShardSource> shards;
-  for (const layout::ParameterSpec& spec : model.specs()) {
-    const layout::LogicalTensor& tensor = spec.tensor;
-    shards.push_back({.tensor = tensor.name,
-                      .shape = tensor.global_shape,
-                      .dtype = storage_dtype(model.dtype_of(tensor.name)),
-                      .role = kWeightRole,
-                      .offset = std::vector<int64_t>(tensor.global_shape.size(), 0),
-                      .length = tensor.global_shape,
-                      .data = {}});
-  }
-  return shards;
-}
-
-int64_t bytes_of(const storage::ShardSource& shard) { return storage::tensor_bytes(shard.dtype, shard.length, shard.tensor); }
-
-// Runs of tensors, each about as large as a file should be.
-std::vector<std::vector<storage::ShardSource>> files_of(const std::vector<storage::ShardSource>& shards) {
-  std::vector<std::vector<storage::ShardSource>> files(1);
-  int64_t bytes = 0;
-  for (const storage::ShardSource& shard : shards) {
-    if (bytes > 0 && bytes + bytes_of(shard) > kFileBytes) {
-      files.emplace_back();
-      bytes = 0;
-    }
-    bytes += bytes_of(shard);
-    files.back().push_back(shard);
-  }
-  return files;
-}
 
 recipe::LoadedRecipe recipe_of(const PublishedModel& model, const data::TokenRoles& roles) {
   recipe::LoadedRecipe loaded;
@@ -163,33 +127,16 @@ ImportReport import_model(const fs::path& from, const fs::path& out, const std::
   const TakenTokenizer tokenizer = take_tokenizer(beside, folder.path(), report.model);
   report.tokenizer = tokenizer.said;
 
-  const recipe::LoadedRecipe recipe = recipe_of(model, tokenizer.roles);
-  const std::vector<storage::ShardSource> shards = shards_of(model);
-  for (const auto& shard : shards) report.bytes += bytes_of(shard);
-  {
-    storage::CheckpointWriter writer(files, folder.path() / "checkpoints", /*step=*/0, /*generation=*/1);
-    const auto groups = files_of(shards);
-    Tensor now;  // being written
-    const storage::ShardData data_of = [&](const storage::ShardSource& shard) {
-      now = model.read(shard.tensor);
-      if (progress) progress(bytes_of(shard), report.bytes);
-      return std::span(static_cast<const std::byte*>(now.const_data_ptr()), now.nbytes());
-    };
-    for (size_t i = 0; i < groups.size(); ++i) {
-      const std::string name = file_name(kModelFiles, static_cast<int64_t>(i), static_cast<int64_t>(groups.size()));
-      writer.add(storage::write_checkpoint_file(files, writer.folder(), name, groups[i], data_of));
-    }
-    storage::Manifest manifest;
-    manifest.run_id = "imported";
-    manifest.wall_time = wall_time_text(wall_time_s());
-    manifest.recipe = {{"toml", recipe::to_toml(recipe)}};
-    manifest.environment = {{"imported_family", model.family().name}, {"imported_layout", model.layout()}};
-    if (!tokenizer.sha256.empty()) manifest.data_position = {{"tokenizer_sha256", tokenizer.sha256}};
-    writer.commit(std::move(manifest));
-    writer.point_latest_here();
-  }
-  storage::write_synced(files, folder.path() / "recipe.toml", recipe::to_toml(recipe));
-  report.check = forward_check(folder.path(), report.model, report.parameters, recipe.recipe.train.dtype);
+  WeightsFolder weights{.recipe = recipe_of(model, tokenizer.roles),
+                        .specs = model.specs(),
+                        .dtype_of = [&](const std::string& tensor) { return model.dtype_of(tensor); },
+                        .read = [&](const std::string& tensor) { return model.read(tensor); }};
+  weights.manifest.run_id = "imported";
+  weights.manifest.environment = {{"imported_family", model.family().name}, {"imported_layout", model.layout()}};
+  if (!tokenizer.sha256.empty()) weights.manifest.data_position = {{"tokenizer_sha256", tokenizer.sha256}};
+  report.bytes = weights.bytes();
+  write_weights_folder(files, folder.path(), weights, progress);
+  report.check = forward_check(folder.path(), report.model, report.parameters, weights.recipe.recipe.train.dtype);
   folder.commit();
   return report;
 }

@@ -1,5 +1,5 @@
-// `longhaul import DIR --out CKPT`, `longhaul export CKPT --out DIR [--dtype bf16|fp32]` and
-// `longhaul export CKPT --gguf FILE [--type f16|q8_0]`
+// `longhaul import DIR --out CKPT [--adapter PEFT]`, `longhaul export CKPT --out DIR [--dtype bf16|fp32]`,
+// `longhaul export CKPT --gguf FILE [--type f16|q8_0]` and `longhaul export CKPT --adapter DIR`
 #include "checkpoint/published/import.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "base/text/text.h"
+#include "checkpoint/adapters/peft.h"
 #include "checkpoint/published/export.h"
 #include "checkpoint/published/export_gguf.h"
 #include "cli/command.h"
@@ -21,7 +22,7 @@ namespace longhaul::cli {
 namespace {
 
 struct ConvertArguments {
-  std::string from, out, dtype, family, gguf, type;
+  std::string from, out, dtype, family, gguf, type, adapter;
   bool json = false;
 };
 
@@ -52,7 +53,40 @@ std::string check_text(const checkpoint::ForwardCheck& check) {
   return fmt::format("{} random tokens, logits up to {:.4g}, mean loss {:.4g}", check.tokens, check.largest, check.mean_loss);
 }
 
+std::string adapter_text(const checkpoint::AdapterReport& report) {
+  return fmt::format("{} of kind {}, rank {}, alpha {:g}, {} trained; beside {}", counted(report.adapters, "adapter"),
+                     recipe::names_of(report.lora.kind)[static_cast<size_t>(report.lora.kind)], report.lora.rank, report.lora.alpha,
+                     counted(report.values, "value"), fmt::join(report.modules, ", "));
+}
+
+nlohmann::ordered_json adapter_json(const checkpoint::AdapterReport& report, const std::string& out) {
+  return {{"out", out},
+          {"kind", recipe::names_of(report.lora.kind)[static_cast<size_t>(report.lora.kind)]},
+          {"rank", report.lora.rank},
+          {"alpha", report.lora.alpha},
+          {"adapters", report.adapters},
+          {"values", report.values},
+          {"modules", report.modules}};
+}
+
+ExitCode run_import_adapter(const ConvertArguments& arguments) {
+  checkpoint::AdapterReport report;
+  {
+    ConvertProgress progress("importing");
+    report = checkpoint::import_adapter(arguments.from, arguments.adapter, arguments.out, std::ref(progress));
+  }
+  if (arguments.json) {
+    print_json(adapter_json(report, arguments.out));
+    return ExitCode::kDone;
+  }
+  print(fmt::format("{}: {}\n\nNext:\n  {}\n  {}\n", arguments.out, adapter_text(report),
+                    program_command("sample " + shell_quoted(arguments.out) + " --prompt TEXT"),
+                    program_command("checkpoint merge " + shell_quoted(arguments.out) + " DIR")));
+  return ExitCode::kDone;
+}
+
 ExitCode run_import(const ConvertArguments& arguments) {
+  if (!arguments.adapter.empty()) return run_import_adapter(arguments);
   checkpoint::ImportReport report;
   {
     ConvertProgress progress("importing");
@@ -97,9 +131,15 @@ void check_export(const ConvertArguments& arguments) {
   const auto refuse = [](const std::string& what, const std::string& expected, const std::string& found, const std::string& hint) {
     throw Error({.code = ExitCode::kUsage, .what = what, .expected = expected, .found = found, .where = "command line", .hint = hint});
   };
-  const bool folder = !arguments.out.empty(), file = !arguments.gguf.empty();
-  if (folder == file) refuse("an export has one form", "--out DIR or --gguf FILE", folder ? "both" : "neither", "--out exported");
+  const bool folder = !arguments.out.empty(), file = !arguments.gguf.empty(), adapter = !arguments.adapter.empty();
+  const int forms = (folder ? 1 : 0) + (file ? 1 : 0) + (adapter ? 1 : 0);
+  if (forms != 1)
+    refuse("an export has one form", "--out DIR, --gguf FILE or --adapter DIR", forms == 0 ? "none" : std::to_string(forms),
+           "--out exported");
+  if (adapter && !(arguments.dtype + arguments.family).empty())
+    refuse("--dtype and --family are of whole models", "--adapter DIR alone", "both", "--adapter exported");
   if (folder && !arguments.type.empty()) refuse("--type is of GGUF files", "--gguf FILE with --type", "--out", "--dtype bf16");
+  if (adapter && !arguments.type.empty()) refuse("--type is of GGUF files", "--gguf FILE with --type", "--adapter", "--adapter exported");
   if (file && !arguments.dtype.empty()) refuse("--dtype is of folders", "--out DIR with --dtype", "--gguf", "--type f16");
 }
 
@@ -131,8 +171,18 @@ ExitCode run_export_gguf(const ConvertArguments& arguments) {
   return ExitCode::kDone;
 }
 
+ExitCode run_export_adapter(const ConvertArguments& arguments) {
+  const checkpoint::AdapterReport report = checkpoint::export_adapter(arguments.from, arguments.adapter);
+  if (arguments.json)
+    print_json(adapter_json(report, arguments.adapter));
+  else
+    print(fmt::format("{}: {}\nLoaded by peft\n", arguments.adapter, adapter_text(report)));
+  return ExitCode::kDone;
+}
+
 ExitCode run_export(const ConvertArguments& arguments) {
   check_export(arguments);
+  if (!arguments.adapter.empty()) return run_export_adapter(arguments);
   if (!arguments.gguf.empty()) return run_export_gguf(arguments);
   std::optional<ScalarType> dtype;
   if (!arguments.dtype.empty()) dtype = scalar_type_named(arguments.dtype);
@@ -167,8 +217,10 @@ void add_import(Command& program) {
   Command import = program.add("import", "make a checkpoint of a model that is published in a Hugging Face folder",
                                {{"a folder with config.json and safetensors files", "import ~/models/Qwen3-0.6B --out runs/qwen3"},
                                 {"what was read, for a script", "import ~/models/gpt2 --out runs/gpt2 --json"},
+                                {"an adapter of PEFT onto it", "import runs/qwen3 --adapter ~/adapters/mine --out runs/mine"},
                                 {"then its logits", "score runs/qwen3 --ids ids.json --out logits.safetensors"}});
-  import.option("DIR", arguments->from, "folder with config.json and .safetensors files").required();
+  import.option("DIR", arguments->from, "folder with config.json and .safetensors files; with --adapter: an imported model").required();
+  import.option("--adapter", arguments->adapter, "folder of PEFT (adapter_config.json), whose adapter is put beside the model's weights");
   import.option("--out", arguments->out, "folder to make: what score, sample, evaluate, export and train --from take").required();
   import.json_flag(arguments->json);
   import.on_run([arguments] { return run_import(*arguments);
@@ -180,10 +232,12 @@ void add_export(Command& program) {
   Command command = program.add("export", "write a checkpoint as a Hugging Face folder, or as a GGUF file",
                                 {{"the newest checkpoint of a run", "export runs/qwen3 --out exported"},
                                  {"one of them, in bf16", "export runs/mine/checkpoints/step-000000200 --out exported --dtype bf16"},
+                                 {"the adapters of a run, for peft", "export runs/mine --adapter exported"},
                                  {"for llama.cpp, in eight bits", "export runs/mine --gguf mine.gguf --type q8_0"}});
   command.option("CKPT", arguments->from, "a checkpoint, or a run directory").required();
   command.option("--out", arguments->out, "folder to make");
   command.option("--gguf", arguments->gguf, "file to make instead, which llama.cpp reads");
+  command.option("--adapter", arguments->adapter, "folder to make instead, of the adapters alone, which peft reads");
   command.option("--type", arguments->type, "with --gguf: of its matrices (default: f16); vectors stay fp32").one_of({"f16", "q8_0"});
   std::vector<std::string> families = recipe::family_names();
   std::erase(families, "longhaul");

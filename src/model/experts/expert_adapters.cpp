@@ -42,6 +42,14 @@ ExpertAdapters::ExpertAdapters(ParameterSet& parameters, const Parameter& weight
     if (all_have_one(parameters, names, matrix)) adapted.push_back(matrix);
   }
   if (adapted.empty()) return;
+  if (parameters.place().mesh.size(layout::Axis::kEtp) > 1) {
+    throw Error({.code = ExitCode::kUsage,
+                 .what = "adapters of experts cannot be summed over ranks that share the tensors of an expert",
+                 .expected = "parallel.etp = 1, or targets without experts",
+                 .found = fmt::format("parallel.etp = {}", parameters.place().mesh.size(layout::Axis::kEtp)),
+                 .where = weight.name,
+                 .hint = "parallel.etp=1 with parallel.ep"});
+  }
   if (weight.int8 || parameters.knows(layout::adapter_magnitude_name(names[0][adapted[0]]))) {
     throw Error(
         {.code = ExitCode::kUsage,

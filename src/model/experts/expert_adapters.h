@@ -14,7 +14,7 @@ namespace longhaul::model {
 class ExpertAdapters {
  public:
   // names[e]: the matrices of expert e in `weight`, one below the other. Refuses (kUsage) adapters of some
-  // experts only, and adapters beside weights in eight bits.
+  // experts only, DoRA, adapters beside weights in eight bits, and experts whose tensors ranks share.
   ExpertAdapters(ParameterSet& parameters, const Parameter& weight, const std::vector<std::vector<std::string>>& names);
   bool any() const { return down_ != nullptr; }
   // x [rows, in] sorted by expert → [rows, out] of the frozen weights with the adapters.
