@@ -152,7 +152,13 @@ void require_cpu_for_elastic(const recipe::TrainOptions& train, at::Device devic
 // What lies in the cache is made by the process of rank 0; the others find it there.
 data::RunData open_data(const train::TaskEntry& task, const recipe::Recipe& recipe, const std::filesystem::path& cache,
                         comm::Communicator* processes) {
-  if (!task.reads_text) return {.corpus = {}, .tokenizer = data::Tokenizer::bytes(), .sources = {}};
+  if (!task.reads_text) {
+    // Without texts there is nothing to train a tokenizer on.
+    const bool has_one = recipe.data.tokenizer != "train";
+    return {.corpus = {},
+            .tokenizer = has_one ? data::open_tokenizer(recipe.data, {}, cache) : data::Tokenizer::bytes(),
+            .sources = {}};
+  }
   const auto wait_for_all = [&] {
     if (processes != nullptr) processes->barrier({.name = "prepared data", .timeout = std::chrono::hours(24)}).wait();
   };

@@ -25,6 +25,7 @@ struct TaskRequest {
   at::Device device;
   const parallel::Ranks& ranks;
   std::shared_ptr<data::BatchShare> share{};  // with other ranks of this machine that read the same rows; null: none does
+  std::filesystem::path run_folder{};         // for files that the task writes beside the checkpoints; empty: it writes none
 };
 
 struct TaskEntry {
