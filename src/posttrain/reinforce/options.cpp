@@ -109,7 +109,7 @@ void check_sizes(const ReinforceOptions& options, const recipe::TrainOptions& tr
 
 void check_prompts(const ReinforceOptions& options) {
   const bool from_file = !options.prompts_file.empty();
-  if (from_file != options.puzzles.empty()) return;
+  if (from_file == options.puzzles.empty()) return;
   refuse(from_file ? "prompts come from a file or are puzzles, not both" : "there are no prompts", "one of both",
          from_file ? "both" : "neither", "reinforce.prompts_file and reinforce.puzzles",
          from_file ? "reinforce.puzzles='[]'" : "reinforce.puzzles='[\"dyck_language\"]', or reinforce.prompts_file=prompts.jsonl");

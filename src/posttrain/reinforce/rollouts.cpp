@@ -47,7 +47,7 @@ std::string Rollouts::text_of(const Answer& answer) const {
 void Rollouts::generate(Round& round) const {
   const at::NoGradGuard guard;
   const MemoryPurposeScope scope(MemoryPurpose::kActivations);
-  const int64_t groups = std::ssize(round.groups) / ranks_.replicas();
+  const int64_t own = (std::ssize(round.groups) + ranks_.replicas() - 1 - ranks_.replica()) / ranks_.replicas();
   observe::TaskPhase phase(*ranks_.spans(), "rollout");
   generate::Engine engine(decoder_, {.sequences = std::max(options_.sequences, round.answers)});
   const std::vector<int64_t> stops = widened(tokenizer_.stop_ids());
@@ -77,7 +77,7 @@ void Rollouts::generate(Round& round) const {
       answer.ended = generation.finish == generate::Finish::kStop;
       answer.ids = std::move(generation.ids);
       answer.generated = std::move(generation.log_probabilities);
-      phase.progress(++done, groups * round.answers);
+      phase.progress(++done, own * round.answers);
     };
     engine.submit(std::move(request));
   }

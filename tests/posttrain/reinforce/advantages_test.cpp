@@ -9,11 +9,11 @@ namespace longhaul::posttrain {
 namespace {
 
 
-constexpr double kTolerance = 1e-6;
+constexpr double kOfAdvantages = 1e-6;
 
-void expect_near(const std::vector<double>& found, const std::vector<double>& expected) {
+void expect_numbers(const std::vector<double>& found, const std::vector<double>& expected) {
   ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], kTolerance) << i;
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], kOfAdvantages) << i;
 }
 
 std::vector<double> binary(size_t right, size_t all) {
@@ -23,23 +23,23 @@ std::vector<double> binary(size_t right, size_t all) {
 }
 
 TEST(Advantages, OfGrpoAreByTheDeviationOverOneLess) {
-  expect_near(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kDeviation), {0.8660239, -0.8660239, -0.8660239, 0.8660239});
+  expect_numbers(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kDeviation), {0.8660239, -0.8660239, -0.8660239, 0.8660239});
   const struct {
     size_t right;
     double of_right, of_wrong;
   } rows[] = {{1, 3.749985, -0.249999}, {4, 1.677047, -0.559016}, {8, 0.968244, -0.968244}, {15, 0.249999, -3.749985}};
   for (const auto& row : rows) {
     const auto advantages = group_advantages(binary(row.right, 16), Baseline::kDeviation);
-    EXPECT_NEAR(advantages.front(), row.of_right, kTolerance) << row.right;
-    EXPECT_NEAR(advantages.back(), row.of_wrong, kTolerance) << row.right;
+    EXPECT_NEAR(advantages.front(), row.of_right, kOfAdvantages) << row.right;
+    EXPECT_NEAR(advantages.back(), row.of_wrong, kOfAdvantages) << row.right;
     EXPECT_NEAR(std::accumulate(advantages.begin(), advantages.end(), 0.0), 0, 1e-12);
   }
 }
 
 TEST(Advantages, OfDrGrpoAndRlooAreNotDivided) {
-  expect_near(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kMean), {0.5, -0.5, -0.5, 0.5});
+  expect_numbers(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kMean), {0.5, -0.5, -0.5, 0.5});
   // 1 − (0 + 0 + 1)/3, 0 − (1 + 0 + 1)/3
-  expect_near(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kOthers), {2 / 3.0, -2 / 3.0, -2 / 3.0, 2 / 3.0});
+  expect_numbers(group_advantages(std::vector<double>{1, 0, 0, 1}, Baseline::kOthers), {2 / 3.0, -2 / 3.0, -2 / 3.0, 2 / 3.0});
 }
 
 TEST(Advantages, OfEqualRewardsAreExactlyNothing) {
@@ -50,14 +50,14 @@ TEST(Advantages, OfEqualRewardsAreExactlyNothing) {
 }
 
 TEST(Advantages, OfABatchAreNormalisedByTokens) {
-  expect_near(batch_normalised(std::vector<double>{1, -1, 0.5}, std::vector<double>{2, 1, 3}), {0.8682431, -2.1085905, 0.1240347});
-  expect_near(batch_normalised({}, {}), {});
+  expect_numbers(batch_normalised(std::vector<double>{1, -1, 0.5}, std::vector<double>{2, 1, 3}), {0.8682431, -2.1085905, 0.1240347});
+  expect_numbers(batch_normalised({}, {}), {});
 }
 
 TEST(Advantages, AreEstimatedFromValues) {
   const Estimated found = generalised_advantages(std::vector<double>{0.1, -0.2, 0, 1}, std::vector<double>{0.5, 0.4, 0.3, 0.9}, 0.99, 0.95);
-  expect_near(found.advantages, {0.3169827982625, 0.341289525, 0.68505, 0.1});
-  expect_near(found.returns, {0.8169827982625, 0.741289525, 0.98505, 1.0});
+  expect_numbers(found.advantages, {0.3169827982625, 0.341289525, 0.68505, 0.1});
+  expect_numbers(found.returns, {0.8169827982625, 0.741289525, 0.98505, 1.0});
 }
 
 TEST(OverlongPenalty, FallsOverTheCache) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <set>
 
 #include "base/files/file.h"
 #include "posttrain/reinforce/rollout_file.h"
@@ -22,6 +24,7 @@ namespace {
 
 using ::longhaul::testing::refused;
 using run::Words;
+using run::operator+;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -69,7 +72,7 @@ class ReinforceRun : public run::RunFixture {
     return recipe::load_defaults(words);
   }
   train::Outcome start(const std::string& name, const Words& more = {}) const {
-    return run_training({.recipe = recipe(more), .run_folder = folder_ / name, .quiet = true}, tasks());
+    return run::run_training({.recipe = recipe(more), .run_folder = folder_ / name, .quiet = true}, tasks());
   }
   std::string told(const Words& more) const {
     return refused([&] { start("refused", more); });
