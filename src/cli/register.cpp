@@ -58,7 +58,8 @@ const std::vector<Group>& groups() {
 train::TaskEntries tasks() {
   static const std::vector<train::TaskEntry> all = [] {
     std::vector<train::TaskEntry> entries;
-    for (const train::TaskEntries domain : {language::tasks(), posttrain::tasks()}) entries.insert(entries.end(), domain.begin(), domain.end());
+    for (const train::TaskEntries domain : {language::tasks(), posttrain::tasks()})
+      entries.insert(entries.end(), domain.begin(), domain.end());
     return entries;
   }();
   return all;

@@ -92,9 +92,8 @@ ExitCode run_rollouts(const RolloutsArguments& arguments) {
   }
   ordered_json answers = ordered_json::array();
   for (const RolloutLine& line : lines) answers.push_back(json_of(line));
-  print_json({{"step", lines.empty() ? 0 : lines.front().step},
-              {"steps", posttrain::steps_with_rollouts(arguments.run)},
-              {"answers", answers}});
+  print_json(
+      {{"step", lines.empty() ? 0 : lines.front().step}, {"steps", posttrain::steps_with_rollouts(arguments.run)}, {"answers", answers}});
   return ExitCode::kDone;
 }
 

@@ -155,9 +155,7 @@ data::RunData open_data(const train::TaskEntry& task, const recipe::Recipe& reci
   if (!task.reads_text) {
     // Without texts there is nothing to train a tokenizer on.
     const bool has_one = recipe.data.tokenizer != "train";
-    return {.corpus = {},
-            .tokenizer = has_one ? data::open_tokenizer(recipe.data, {}, cache) : data::Tokenizer::bytes(),
-            .sources = {}};
+    return {.corpus = {}, .tokenizer = has_one ? data::open_tokenizer(recipe.data, {}, cache) : data::Tokenizer::bytes(), .sources = {}};
   }
   const auto wait_for_all = [&] {
     if (processes != nullptr) processes->barrier({.name = "prepared data", .timeout = std::chrono::hours(24)}).wait();

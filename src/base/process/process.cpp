@@ -168,8 +168,8 @@ int file_of_input(const std::string& text) {
 }
 
 // Runs the child to its end or its time-out; its process group is `child` afterwards too.
-ProcessResult watched_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, int input, double timeout_s,
-                              pid_t& child) {
+ProcessResult watched_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, int input,
+                              double timeout_s, pid_t& child) {
   LONGHAUL_ASSERT(!argv.empty(), "no program");
   // How soon the end of a child is noticed whose pipes are still open in a grandchild.
   constexpr int kSlice_ms = 20;

@@ -126,7 +126,8 @@ std::vector<double> Judge::by_program(const JudgedAnswers& answers) const {
     refuse_verdict(fmt::format("the verifier took longer than {:g} s and was killed", options_.verifier_seconds), options_.program,
                    *answers.prompt, verifier);
   if (result.status != 0)
-    refuse_verdict("the verifier failed", fmt::format("exit code {}: {}", result.status, trimmed(result.errors)), *answers.prompt, verifier);
+    refuse_verdict("the verifier failed", fmt::format("exit code {}: {}", result.status, trimmed(result.errors)), *answers.prompt,
+                   verifier);
   if (result.left_behind)
     refuse_verdict("the verifier ended and left processes behind, which were killed", options_.program, *answers.prompt, verifier);
   return numbers_in(result.output, *answers.prompt, verifier);
@@ -169,7 +170,8 @@ std::vector<double> Judge::numbers_of(const RewardPart& part, const JudgedAnswer
     refuse_verdict("the verifier gave another number of verdicts than there are answers",
                    fmt::format("{} for {} answers", numbers.size(), answers.texts.size()), *answers.prompt, "reinforce." + part.name);
   for (const double number : numbers) {
-    if (!std::isfinite(number)) refuse_verdict("a reward is not finite", fmt::format("{}", number), *answers.prompt, "reinforce." + part.name);
+    if (!std::isfinite(number))
+      refuse_verdict("a reward is not finite", fmt::format("{}", number), *answers.prompt, "reinforce." + part.name);
   }
   return numbers;
 }

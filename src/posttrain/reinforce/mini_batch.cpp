@@ -89,7 +89,8 @@ Tensor of_tokens(const MicroBatch& micro_batch, const std::function<double(const
 
 Tensor answers_of_tokens(const MicroBatch& micro_batch) {
   std::vector<int64_t> all;
-  for (size_t i = 0; i < micro_batch.answers.size(); ++i) all.insert(all.end(), micro_batch.answers[i]->ids.size(), static_cast<int64_t>(i));
+  for (size_t i = 0; i < micro_batch.answers.size(); ++i)
+    all.insert(all.end(), micro_batch.answers[i]->ids.size(), static_cast<int64_t>(i));
   return at::tensor(all, at::kLong);
 }
 
@@ -102,7 +103,8 @@ double sum_of(const Tensor& values) { return values.sum().item<double>(); }
 std::vector<MicroBatch> micro_batches_of(const std::vector<Group*>& groups, const PackOptions& options) {
   const auto rows = rows_of(groups, options.sequence);
   std::vector<std::vector<Place>> own;
-  for (auto row = static_cast<size_t>(options.replica); row < rows.size(); row += static_cast<size_t>(options.replicas)) own.push_back(rows[row]);
+  for (auto row = static_cast<size_t>(options.replica); row < rows.size(); row += static_cast<size_t>(options.replicas))
+    own.push_back(rows[row]);
   const int64_t most = (std::ssize(rows) + options.replicas - 1) / options.replicas;
   const int64_t count = std::max<int64_t>(1, (most + options.rows - 1) / options.rows);
   std::vector<MicroBatch> micro_batches;
@@ -157,7 +159,8 @@ Tensor loss_of(MicroBatch& micro_batch, const kernels::TokenLogProbabilities& to
   Tensor value_t = losses.loss_t, gradient_t = losses.gradient_t;
   TokenSums& sums = micro_batch.sums;
   if (options.kl > 0) {
-    const TokenKl kl = kl_losses(now_t, of_tokens(micro_batch, [](const Answer& a, size_t t) { return a.reference[t]; }), options.kl_estimator);
+    const TokenKl kl =
+        kl_losses(now_t, of_tokens(micro_batch, [](const Answer& a, size_t t) { return a.reference[t]; }), options.kl_estimator);
     value_t = value_t + options.kl * kl.kl_t;
     gradient_t = gradient_t + options.kl * kl.gradient_t;
     sums.kl = sum_of(kl.kl_t);

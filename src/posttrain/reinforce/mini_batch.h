@@ -21,11 +21,11 @@ struct TokenSums {
 struct MicroBatch {
   layout::SequenceLayout layout;
   std::vector<int64_t> inputs, labels;
-  std::vector<Answer*> answers;      // in the order of their documents; none: it only keeps other replicas company
-  std::vector<int64_t> numbers;      // of each among the answers of the mini-batch
-  std::vector<int64_t> places;       // of their sampled tokens in the row, answer by answer
+  std::vector<Answer*> answers;        // in the order of their documents; none: it only keeps other replicas company
+  std::vector<int64_t> numbers;        // of each among the answers of the mini-batch
+  std::vector<int64_t> places;         // of their sampled tokens in the row, answer by answer
   std::vector<std::vector<double>> l;  // of the last pass, by answer
-  TokenSums sums;                    // likewise
+  TokenSums sums;                      // likewise
   language::PackedText text() const { return {layout, inputs, labels}; }
 };
 

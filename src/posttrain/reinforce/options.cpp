@@ -51,9 +51,7 @@ std::vector<std::string> names_of_algorithms() {
   throw Error({.code = ExitCode::kUsage, .what = what, .expected = expected, .found = found, .where = where, .hint = hint});
 }
 
-size_t place_in(auto&& names, const std::string& name) {
-  return static_cast<size_t>(std::ranges::find(names, name) - std::begin(names));
-}
+size_t place_in(auto&& names, const std::string& name) { return static_cast<size_t>(std::ranges::find(names, name) - std::begin(names)); }
 
 RewardPart reward_part(const std::string& text) {
   RewardPart part;
@@ -120,12 +118,14 @@ void declare_algorithm(recipe::OptionSet& set, recipe::OutsideOptions& outside) 
           "Loss, advantage and sum over tokens: grpo, dapo (clip-higher, all tokens alike), cispo (the weight is clipped, never the "
           "gradient), dr_grpo, gspo, rloo, reinforce_pp, ecpo, gbpo; docs/guides/reinforcement.md has their formulas.")
       .one_of(names_of_algorithms());
-  set.add("reinforce.clip_low", outside.number("reinforce.clip_low", -1),
-          "Ratios below 1 − this are clipped; -1: as the algorithm has it.").at_least(-1);
+  set.add("reinforce.clip_low", outside.number("reinforce.clip_low", -1), "Ratios below 1 − this are clipped; -1: as the algorithm has it.")
+      .at_least(-1);
   set.add("reinforce.clip_high", outside.number("reinforce.clip_high", -1),
-          "Ratios above 1 + this are clipped; -1: as the algorithm has it.").at_least(-1);
+          "Ratios above 1 + this are clipped; -1: as the algorithm has it.")
+      .at_least(-1);
   set.add("reinforce.dual_clip", outside.number("reinforce.dual_clip", 0),
-          "For answers below the mean the loss is at most this times the advantage; 0: no such bound, else above 1.").at_least(0);
+          "For answers below the mean the loss is at most this times the advantage; 0: no such bound, else above 1.")
+      .at_least(0);
   set.add("reinforce.sum", outside.text("reinforce.sum", ""),
           "How tokens become the loss: tokens (all alike), answers (all answers alike), constant (as answers, over reinforce.tokens); "
           "empty: as the algorithm has it.")
@@ -154,7 +154,8 @@ void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
       .at_least(1)
       .at_most(1 << 20)
       .also_called({"train_batch_size", "rollout_batch_size"});
-  set.add("reinforce.updates", outside.whole("reinforce.updates", 1), "Optimizer steps on each rollout batch, each on its part of the prompts.")
+  set.add("reinforce.updates", outside.whole("reinforce.updates", 1),
+          "Optimizer steps on each rollout batch, each on its part of the prompts.")
       .unit("steps")
       .at_least(1)
       .at_most(1024);
@@ -162,37 +163,52 @@ void declare_rollouts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
           "Dynamic sampling: groups whose answers all have the same reward are left out, and others generated in their place.")
       .also_called({"filter_groups", "dynamic_sampling"});
   set.add("reinforce.rounds", outside.whole("reinforce.rounds", 10),
-          "Rounds of generation for one rollout batch, at most; what is missing then is missing, and told.").unit("rounds").at_least(1);
+          "Rounds of generation for one rollout batch, at most; what is missing then is missing, and told.")
+      .unit("rounds")
+      .at_least(1);
   set.add("reinforce.tokens", outside.whole("reinforce.tokens", 256), "Longest answer; the token that ends it counts.")
       .unit("tokens")
       .at_least(1)
       .also_called({"max_completion_length", "max_response_length"});
-  set.add("reinforce.temperature", outside.number("reinforce.temperature", 1), "Of sampling, and of every log-probability that the losses take.")
+  set.add("reinforce.temperature", outside.number("reinforce.temperature", 1),
+          "Of sampling, and of every log-probability that the losses take.")
       .above(0);
   set.add("reinforce.loop_tokens", outside.whole("reinforce.loop_tokens", 0),
-          "An answer ends after so many tokens in a row of probability above 0.99; 0: it goes on.").unit("tokens").at_least(0);
+          "An answer ends after so many tokens in a row of probability above 0.99; 0: it goes on.")
+      .unit("tokens")
+      .at_least(0);
   set.add("reinforce.sequences", outside.whole("reinforce.sequences", 256), "Answers that a rank generates at once, at most.")
       .unit("answers")
       .at_least(1)
       .may_change();
   set.add("reinforce.overlong_cache", outside.whole("reinforce.overlong_cache", 0),
-          "Answers lose reward over the last so many of reinforce.tokens, down to -1; 0: none does.").unit("tokens").at_least(0);
+          "Answers lose reward over the last so many of reinforce.tokens, down to -1; 0: none does.")
+      .unit("tokens")
+      .at_least(0);
   set.add("reinforce.overlong_weight", outside.number("reinforce.overlong_weight", 1), "What that penalty is multiplied by.").at_least(0);
   set.add("reinforce.mask_truncated", outside.flag("reinforce.mask_truncated", false), "Answers that did not end are not trained on.");
   set.add("reinforce.rollouts_every", outside.whole("reinforce.rollouts_every", 1),
-          "Steps from one file rollouts/STEP.jsonl to the next; 0: none is written.").unit("steps").at_least(0).may_change();
+          "Steps from one file rollouts/STEP.jsonl to the next; 0: none is written.")
+      .unit("steps")
+      .at_least(0)
+      .may_change();
 }
 
 void declare_prompts(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
-  set.add("reinforce.prompts_file", outside.text("reinforce.prompts_file", ""),
-          "Prompts as JSONL: \"prompt\", and \"answer\" (or \"completion\") where the reward compares with one; \"task\" names it in metrics.")
+  set.add(
+         "reinforce.prompts_file", outside.text("reinforce.prompts_file", ""),
+         "Prompts as JSONL: \"prompt\", and \"answer\" (or \"completion\") where the reward compares with one; \"task\" names it in metrics.")
       .path();
   set.add("reinforce.held_out_file", outside.text("reinforce.held_out_file", ""),
-          "Prompts to evaluate on, in the same form; empty: those of training.").path().may_change();
+          "Prompts to evaluate on, in the same form; empty: those of training.")
+      .path()
+      .may_change();
   recipe::add_outside_list(set, "reinforce.puzzles", recipe::outside_list(outside, "reinforce.puzzles", {}),
                            "Puzzles to solve, as NAME or NAME:LEVEL (longhaul puzzles list); their prompts are made as the run goes.");
-  set.add("reinforce.knobs", outside.text("reinforce.knobs", ""), "Knobs of the puzzles that differ from their level's: \"kinds=1,length=6\".");
-  set.add("reinforce.level", outside.whole("reinforce.level", 0), "Level of puzzles without one; with reinforce.adaptive the first that is open.")
+  set.add("reinforce.knobs", outside.text("reinforce.knobs", ""),
+          "Knobs of the puzzles that differ from their level's: \"kinds=1,length=6\".");
+  set.add("reinforce.level", outside.whole("reinforce.level", 0),
+          "Level of puzzles without one; with reinforce.adaptive the first that is open.")
       .at_least(0)
       .at_most(10);
   set.add("reinforce.adaptive", outside.flag("reinforce.adaptive", false),
@@ -217,15 +233,19 @@ void declare_rewards(recipe::OptionSet& set, recipe::OutsideOptions& outside) {
           "Of the reward regex: its last match in the text is the answer, or the first group of it.");
   set.add("reinforce.program", outside.text("reinforce.program", ""),
           "Of the reward program: a command of the shell that reads one JSON object a line (prompt, response, answer, task) and writes one "
-          "number a line.").may_change();
+          "number a line.")
+      .may_change();
   set.add("reinforce.http", outside.text("reinforce.http", ""),
           "Of the reward http: URL that takes {\"data_sources\", \"solution_strs\", \"ground_truths\", \"extra_infos\"} and answers "
-          "{\"scores\"}, as puzzles serve-rewards does.").may_change();
-  set.add("reinforce.verifier_seconds", outside.number("reinforce.verifier_seconds", 60), "A program or server that takes longer has failed.")
+          "{\"scores\"}, as puzzles serve-rewards does.")
+      .may_change();
+  set.add("reinforce.verifier_seconds", outside.number("reinforce.verifier_seconds", 60),
+          "A program or server that takes longer has failed.")
       .unit("seconds")
       .above(0)
       .may_change();
-  set.add("reinforce.verifier_bytes", outside.whole("reinforce.verifier_bytes", int64_t{2} << 30), "Address space of a process of the program.")
+  set.add("reinforce.verifier_bytes", outside.whole("reinforce.verifier_bytes", int64_t{2} << 30),
+          "Address space of a process of the program.")
       .unit("bytes")
       .at_least(1 << 20)
       .may_change();

@@ -88,11 +88,16 @@ TokenLosses policy_losses(const PolicyTokens& tokens, const PolicyLossOptions& o
     LONGHAUL_ASSERT(each->scalar_type() == at::kDouble && each->sizes() == tokens.l_t.sizes(), "fp64, one of each token");
   }
   switch (options.loss) {
-    case PolicyLoss::kClip: return clipped(ratio_of(tokens.l_t - tokens.old_t), tokens.advantage_t, options);
-    case PolicyLoss::kCispo: return cispo(tokens, options);
-    case PolicyLoss::kGspo: return gspo(tokens, options);
-    case PolicyLoss::kEcpo: return ecpo(tokens, options);
-    case PolicyLoss::kGbpo: return gbpo(tokens);
+    case PolicyLoss::kClip:
+      return clipped(ratio_of(tokens.l_t - tokens.old_t), tokens.advantage_t, options);
+    case PolicyLoss::kCispo:
+      return cispo(tokens, options);
+    case PolicyLoss::kGspo:
+      return gspo(tokens, options);
+    case PolicyLoss::kEcpo:
+      return ecpo(tokens, options);
+    case PolicyLoss::kGbpo:
+      return gbpo(tokens);
   }
   LONGHAUL_ASSERT(false, "a loss without a formula");
 }

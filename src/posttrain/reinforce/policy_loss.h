@@ -39,7 +39,7 @@ struct PolicyTokens {
 
 struct TokenLosses {
   Tensor loss_t, gradient_t;
-  Tensor ratio_t;                      // r, s or ρ
+  Tensor ratio_t;                        // r, s or ρ
   Tensor clipped_high_t, clipped_low_t;  // bool: the bound took the gradient, or the weight, of the token
 };
 TokenLosses policy_losses(const PolicyTokens& tokens, const PolicyLossOptions& options);

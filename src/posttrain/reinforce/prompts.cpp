@@ -25,8 +25,8 @@ constexpr JsonRules kPromptRules = {.code = ExitCode::kData,
                                     .string_bytes = size_t{16} << 20};
 
 bool compares(const ReinforceOptions& options) {
-  return std::ranges::any_of(
-      options.reward, [](const RewardPart& part) { return part.name == "exact" || part.name == "prefix" || part.name == "regex"; });
+  return std::ranges::any_of(options.reward,
+                             [](const RewardPart& part) { return part.name == "exact" || part.name == "prefix" || part.name == "regex"; });
 }
 
 std::map<std::string, int64_t, std::less<>> knobs_of(const std::string& text) {
@@ -135,8 +135,8 @@ Prompts::Prompts(const ReinforceOptions& options, const data::Tokenizer& tokeniz
                .expected = fmt::format("at least {} prompts", options.prompts),
                .found = std::to_string(lines_.size()),
                .where = options.prompts_file,
-               .hint = fmt::format("reinforce.prompts={}", lines_.size() / static_cast<size_t>(options.updates) *
-                                                               static_cast<size_t>(options.updates))});
+               .hint = fmt::format("reinforce.prompts={}",
+                                   lines_.size() / static_cast<size_t>(options.updates) * static_cast<size_t>(options.updates))});
 }
 
 Prompt Prompts::finished(Prompt prompt) const {

@@ -20,11 +20,11 @@ namespace longhaul::posttrain {
 
 struct Prompt {
   int64_t number = 0;
-  std::string text;             // as the model reads it
-  std::vector<int64_t> ids;     // likewise, with what begins a text
+  std::string text;              // as the model reads it
+  std::vector<int64_t> ids;      // likewise, with what begins a text
   std::string task = "prompts";  // for metrics
-  int64_t level = -1;           // of a puzzle
-  std::string answer;           // to compare with; a solution of a puzzle
+  int64_t level = -1;            // of a puzzle
+  std::string answer;            // to compare with; a solution of a puzzle
   std::optional<puzzles::ReadRecord> puzzle;
 };
 
@@ -41,7 +41,7 @@ class Prompts {
   Prompt held_out(int64_t number) const;              // of an evaluation: not among those of training, unless they are lines of one file
   int64_t held_out_count() const;                     // 0: as many as anybody wants
 
-  std::vector<std::string> tasks() const;  // all names that prompts may have, sorted
+  std::vector<std::string> tasks() const;       // all names that prompts may have, sorted
   nlohmann::json position(int64_t next) const;  // what must stay the same in a run that goes on
 
  private:

@@ -55,7 +55,8 @@ Reinforce::Reinforce(const train::TaskRequest& request)
 std::vector<Group*> Reinforce::groups_of_update(int64_t update) {
   const int64_t each = options_.prompts / options_.updates, all = std::ssize(state_.batch.groups);
   std::vector<Group*> groups;
-  for (int64_t g = update * each; g < std::min(all, (update + 1) * each); ++g) groups.push_back(&state_.batch.groups[static_cast<size_t>(g)]);
+  for (int64_t g = update * each; g < std::min(all, (update + 1) * each); ++g)
+    groups.push_back(&state_.batch.groups[static_cast<size_t>(g)]);
   return groups;
 }
 
@@ -65,11 +66,11 @@ train::StepWork Reinforce::prepare(int64_t step) {
   began_batch_ = state_.used >= options_.updates;
   if (began_batch_) begin_batch(step);
   groups_ = groups_of_update(state_.used++);
-  micro_batches_ = micro_batches_of(groups_, {.sequence = recipe_.train.sequence,
-                                              .rows = recipe_.train.micro_batch,
-                                              .replicas = ranks_.replicas(),
-                                              .replica = ranks_.replica()});
-  train::StepWork work{.micro_batches = std::ssize(micro_batches_), .weight = weight_of(micro_batches_, options_), .auxiliary_by_weight = true};
+  micro_batches_ = micro_batches_of(
+      groups_,
+      {.sequence = recipe_.train.sequence, .rows = recipe_.train.micro_batch, .replicas = ranks_.replicas(), .replica = ranks_.replica()});
+  train::StepWork work{
+      .micro_batches = std::ssize(micro_batches_), .weight = weight_of(micro_batches_, options_), .auxiliary_by_weight = true};
   for (const MicroBatch& micro_batch : micro_batches_) work.tokens += micro_batch.layout.tokens();
   return work;
 }
@@ -123,7 +124,7 @@ void Reinforce::score(int64_t step) {
   recording_ = nullptr;
 }
 
-void Reinforce::score_update(int64_t step, std::vector<double> Answer::* into) {
+void Reinforce::score_update(int64_t step, std::vector<double> Answer::*into) {
   train::Passes passes(*this, ranks_, {.step = step, .seed = static_cast<uint64_t>(recipe_.train.seed)});
   passes.forward(std::ssize(micro_batches_));
   const auto all = gathered(groups_);
@@ -158,11 +159,12 @@ Tensor Reinforce::forward(model::Context& context, int64_t micro_batch, const Te
   MicroBatch& own = micro_batches_[static_cast<size_t>(micro_batch)];
   const kernels::LogProbabilityOptions options{.temperature = options_.temperature, .entropy = recording_ == nullptr};
   const language::TextStage& stage = recording_ != nullptr ? *recording_ : stage_;
-  return stage.forward(context, own.text(), entering, options, [&](const kernels::TokenLogProbabilities& tokens, const layout::SequenceView&) {
-    if (recording_ == nullptr) return loss_of(own, tokens, options_);
-    record(own, tokens);
-    return at::zeros({}, tokens.log_probability_t.options());
-  });
+  return stage.forward(context, own.text(), entering, options,
+                       [&](const kernels::TokenLogProbabilities& tokens, const layout::SequenceView&) {
+                         if (recording_ == nullptr) return loss_of(own, tokens, options_);
+                         record(own, tokens);
+                         return at::zeros({}, tokens.log_probability_t.options());
+                       });
 }
 
 train::StageInput Reinforce::stage_input(int64_t micro_batch) const {

@@ -49,7 +49,7 @@ class Reinforce final : public train::Task {
   void tell_of_batch();
   std::vector<Group*> groups_of_update(int64_t update);
   void score(int64_t step);
-  void score_update(int64_t step, std::vector<double> Answer::* into);
+  void score_update(int64_t step, std::vector<double> Answer::*into);
   std::vector<std::vector<double>> gathered(const std::vector<Group*>& groups) const;
   void add_batch_metrics(std::map<std::string, train::Metric>& metrics) const;
   void write_step();
@@ -69,8 +69,8 @@ class Reinforce final : public train::Task {
   std::unique_ptr<ReferenceModel> reference_;  // null: no divergence is asked for
 
   int64_t step_ = 0;
-  bool began_batch_ = false;     // the step has made its batch
-  std::vector<Group*> groups_;   // of the step
+  bool began_batch_ = false;    // the step has made its batch
+  std::vector<Group*> groups_;  // of the step
   std::vector<MicroBatch> micro_batches_;
   const language::TextStage* recording_ = nullptr;  // a pass that only records log-probabilities, through this stage; null: it trains
 };

@@ -6,8 +6,8 @@ namespace {
 constexpr const char* kFact = "reinforce";
 
 nlohmann::json json_of(const Answer& answer) {
-  return {{"tokens", answer.ids.size()},         {"ended", answer.ended},   {"reward", answer.reward.sum},
-          {"parts", answer.reward.parts},        {"shaped", answer.shaped}, {"formatted", answer.reward.formatted},
+  return {{"tokens", answer.ids.size()},  {"ended", answer.ended},   {"reward", answer.reward.sum},
+          {"parts", answer.reward.parts}, {"shaped", answer.shaped}, {"formatted", answer.reward.formatted},
           {"advantage", answer.advantage}};
 }
 
@@ -79,7 +79,8 @@ void RolloutState::restore(const checkpoint::SavedFacts& saved) {
   batch = {};
   int64_t row = 0;
   for (const nlohmann::json& group_json : facts.at("groups")) {
-    Group& group = batch.groups.emplace_back(Group{.prompt = prompts_.again(group_json.at("number"), group_json.at("level")), .answers = {}});
+    Group& group =
+        batch.groups.emplace_back(Group{.prompt = prompts_.again(group_json.at("number"), group_json.at("level")), .answers = {}});
     for (const nlohmann::json& json : group_json.at("answers")) {
       Answer& answer = group.answers.emplace_back();
       const int64_t length = json.at("tokens");

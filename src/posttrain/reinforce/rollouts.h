@@ -18,10 +18,10 @@
 namespace longhaul::posttrain {
 
 struct Answer {
-  std::vector<int64_t> ids;         // with the token that ended it
-  std::vector<double> generated;    // log-probabilities of these tokens by the engine, under the temperature
+  std::vector<int64_t> ids;            // with the token that ended it
+  std::vector<double> generated;       // log-probabilities of these tokens by the engine, under the temperature
   std::vector<double> old, reference;  // by the trainer's weights when the batch came, by the reference; empty: not asked for
-  bool ended = false;               // false: it was cut off
+  bool ended = false;                  // false: it was cut off
   Reward reward;
   double shaped = 0;     // the reward with the penalty of its length
   double advantage = 0;  // of each of its tokens

@@ -1,4 +1,4 @@
-// Known values of synlogic-rl.md §11.3 of the specification, and of definitions computed by hand in Python.
+// Known values: those of the specification of SynLogic's training, and definitions computed by hand in Python.
 #include "posttrain/reinforce/advantages.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,6 @@
 
 namespace longhaul::posttrain {
 namespace {
-
 
 constexpr double kOfAdvantages = 1e-6;
 

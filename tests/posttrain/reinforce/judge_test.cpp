@@ -28,7 +28,8 @@ ReinforceOptions rewarded(std::vector<RewardPart> reward) {
 
 std::vector<double> sums(const ReinforceOptions& options, const std::vector<std::string>& texts, const Prompt& prompt) {
   std::vector<double> all;
-  for (const Reward& reward : Judge(options).judge({{&prompt, texts}}).at(0)) all.push_back(reward.sum);
+  const auto rewards = Judge(options).judge({{&prompt, texts}});
+  for (const Reward& reward : rewards.at(0)) all.push_back(reward.sum);
   return all;
 }
 
@@ -66,7 +67,8 @@ TEST(Judge, AddsUpWhatCounts) {
 TEST(Judge, AsksTheVerifierOfAPuzzle) {
   const Prompt prompt = sudoku();
   const std::string right = "<think>so</think><answer>" + prompt.answer + "</answer>";
-  EXPECT_THAT(sums(rewarded({{"puzzle", 1}}), {right, prompt.answer, "<think></think><answer>[[1]]</answer>"}, prompt), ElementsAre(1, 0, 0));
+  EXPECT_THAT(sums(rewarded({{"puzzle", 1}}), {right, prompt.answer, "<think></think><answer>[[1]]</answer>"}, prompt),
+              ElementsAre(1, 0, 0));
   EXPECT_THAT(sums(rewarded({{"puzzle_answer", 1}}), {right, prompt.answer}, prompt), ElementsAre(0, 1));
   // The format alone is a quarter, and that it can be read another one.
   EXPECT_THAT(sums(rewarded({{"puzzle_parts", 1}}), {right, "<think></think><answer>[[1]]</answer>", "?"}, prompt), ElementsAre(1, 0.5, 0));
@@ -87,7 +89,8 @@ class JudgeByProgram : public ::testing::Test {
 };
 
 TEST_F(JudgeByProgram, GetsALineForEachAnswer) {
-  const auto options = program("while read -r line; do case $line in *'\"response\":\"yes\"'*'\"answer\":\"7\"'*) echo 0.25;; *) echo -1;; esac; done\n");
+  const auto options =
+      program("while read -r line; do case $line in *'\"response\":\"yes\"'*'\"answer\":\"7\"'*) echo 0.25;; *) echo -1;; esac; done\n");
   EXPECT_THAT(sums(options, {"yes", "no", "yes"}, question()), ElementsAre(0.25, -1, 0.25));
 }
 

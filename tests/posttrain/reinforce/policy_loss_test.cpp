@@ -1,4 +1,4 @@
-// The table of synlogic-rl.md §11.3 of the specification; where it has no row, values and numeric derivatives of the
+// Known values of the specification of SynLogic's training (two answers, three losses); where it has none, values and numeric derivatives of the
 // definitions, made in Python with what is not differentiated held fixed.
 #include "posttrain/reinforce/policy_loss.h"
 
@@ -114,7 +114,7 @@ TEST(PolicyLoss, OfGbpoVanishesForWhatIsRareAlready) {
   const TokenLosses losses = policy_losses(example(), {.loss = PolicyLoss::kGbpo});
   expect_near(losses.loss_t, {-1, -1, 0.40936538, 0.14360846, 0.07825882});
   expect_near(losses.gradient_t, {-1, -1, 0.40936538, 0.14360846, 0.07825882});
-  // A token of probability 1e-4: generative-recommendation.md §7.5 of the specification.
+  // A token of probability 1e-4.
   const double l = std::log(1e-4);
   const PolicyTokens rare{row({l}), row({l}), row({-1}), at::tensor(std::vector<int64_t>{0})};
   EXPECT_NEAR(policy_losses(rare, {.loss = PolicyLoss::kGbpo}).gradient_t.item<double>(), 1e-4, 2e-8);

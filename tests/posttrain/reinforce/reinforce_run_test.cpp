@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -28,6 +29,7 @@ using run::operator+;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class ReinforceRun : public run::RunFixture {
  protected:
@@ -83,9 +85,20 @@ class ReinforceRun : public run::RunFixture {
     const auto found = storage::list_checkpoints(storage::local_file_system(), folder_ / name / "checkpoints");
     EXPECT_FALSE(found.empty()) << name;
     if (found.empty()) return all;
-    const auto checkpoint = storage::Checkpoint::open(storage::local_file_system(), found.back().path);
+    const auto newest = std::ranges::max_element(found, {}, [](const auto& each) { return each.name.step; });
+    const auto checkpoint = storage::Checkpoint::open(storage::local_file_system(), newest->path);
     for (const auto& [tensor, entry] : checkpoint.manifest().tensors) all[tensor] = checkpoint.read_tensor(tensor);
     return all;
+  }
+  // The names of the tensors in which the newest checkpoints of two runs differ.
+  std::vector<std::string> differing(const std::string& first, const std::string& second) const {
+    const auto one = saved(first), other = saved(second);
+    std::vector<std::string> names;
+    for (const auto& [name, bytes] : one) {
+      if (!other.contains(name) || other.at(name) != bytes) names.push_back(name);
+    }
+    if (one.size() != other.size()) names.push_back("not as many");
+    return names;
   }
   std::vector<double> metric(const std::string& name, const std::string& of) const {
     std::vector<double> all;
@@ -98,14 +111,17 @@ class ReinforceRun : public run::RunFixture {
 };
 
 TEST_F(ReinforceRun, LearnsToCloseBrackets) {
-  start("run", {"train.steps=60", "train.dtype=fp32", "reinforce.prompts=16", "reinforce.group=8"});
+  start("run", {"train.steps=40", "train.dtype=fp32", "reinforce.prompts=8", "reinforce.group=8", "reinforce.rounds=2"});
   const std::vector<double> rewards = metric("run", "rollout/reward");
-  ASSERT_EQ(rewards.size(), 60u);
-  const auto mean = [&](size_t begin) { return std::accumulate(rewards.begin() + static_cast<ptrdiff_t>(begin), rewards.begin() + static_cast<ptrdiff_t>(begin) + 5, 0.0) / 5; };
-  EXPECT_GT(mean(55), mean(0) + 0.15) << mean(0) << " at the beginning";
+  ASSERT_EQ(rewards.size(), 40u);
+  const auto mean = [&](size_t begin) {
+    return std::accumulate(rewards.begin() + static_cast<ptrdiff_t>(begin), rewards.begin() + static_cast<ptrdiff_t>(begin) + 5, 0.0) / 5;
+  };
+  EXPECT_GT(mean(35), mean(0) + 0.15) << mean(0) << " at the beginning";
 }
 
-// Killed after any step, a run goes on with the same bits: in the middle of a rollout batch, with a reference, and with what levels were solved.
+// Killed after any step, a run goes on with the same bits: in the middle of a rollout batch, with a reference, and
+// with what levels were solved.
 TEST_F(ReinforceRun, ARunInPartsIsTheRunInOne) {
   const Words each[] = {
       {"reinforce.updates=1"},
@@ -120,9 +136,10 @@ TEST_F(ReinforceRun, ARunInPartsIsTheRunInOne) {
     start(whole, each[i]);
     for (int64_t step = 1; step <= 6; ++step) start(parts, each[i] + Words{fmt::format("train.steps={}", step)});
     EXPECT_EQ(losses(parts), losses(whole)) << i;
-    EXPECT_EQ(saved(parts), saved(whole)) << i;
+    EXPECT_THAT(differing(parts, whole), IsEmpty()) << i;
     for (int64_t step = 1; step <= 6; ++step)
-      EXPECT_EQ(read_text(folder_ / parts / fmt::format("rollouts/{}.jsonl", step)), read_text(folder_ / whole / fmt::format("rollouts/{}.jsonl", step)));
+      EXPECT_EQ(read_text(folder_ / parts / fmt::format("rollouts/{}.jsonl", step)),
+                read_text(folder_ / whole / fmt::format("rollouts/{}.jsonl", step)));
   }
 }
 
@@ -131,14 +148,15 @@ TEST_F(ReinforceRun, ARolloutThatIsInterruptedIsMadeAgain) {
   const std::string script = (folder_ / "judge.sh").string(), marker = (folder_ / "stop").string(), count = (folder_ / "count").string();
   write_text_atomically(script, "echo x >> " + count + "\n[ ! -e " + marker + " ] || [ $(wc -l < " + count +
                                     ") -le 14 ] || exit 1\nwhile read -r line; do echo ${#line}; done\n");
-  const Words words = {"reinforce.reward=[\"program\"]", "reinforce.program=sh " + script, "train.checkpoint_every=1", "reinforce.dynamic=false"};
+  const Words words = {"reinforce.reward=[\"program\"]", "reinforce.program=sh " + script, "train.checkpoint_every=1",
+                       "reinforce.dynamic=false"};
   start("whole", words);
   write_text_atomically(marker, "");
   write_text_atomically(count, "");
   EXPECT_THAT(refused([&] { start("broken", words); }), HasSubstr("the verifier failed"));
   std::filesystem::remove(marker);
   EXPECT_EQ(start("broken", words).step, 6);
-  EXPECT_EQ(saved("broken"), saved("whole"));
+  EXPECT_THAT(differing("broken", "whole"), IsEmpty());
 }
 
 TEST_F(ReinforceRun, ReplicasAreOneProcess) {
@@ -163,7 +181,8 @@ TEST_F(ReinforceRun, PackingChangesNothing) {
   const Words words = {"train.steps=2", "reinforce.algorithm=grpo", "reinforce.updates=2"};
   start("wide", words);
   const auto wide = events<observe::StepReport>("wide");
-  for (const Words& packed : {Words{"train.micro_batch=1"}, Words{"train.sequence=16"}, Words{"train.sequence=100", "train.micro_batch=2"}}) {
+  for (const Words& packed :
+       {Words{"train.micro_batch=1"}, Words{"train.sequence=16"}, Words{"train.sequence=100", "train.micro_batch=2"}}) {
     const std::string name = "packed " + packed[0];
     start(name, words + packed);
     const auto found = events<observe::StepReport>(name);
@@ -241,9 +260,9 @@ TEST_F(ReinforceRun, LongAnswersLoseReward) {
 }
 
 TEST_F(ReinforceRun, AReferenceHoldsThePolicy) {
-  start("free", {"train.steps=20", "optim.lr=0.02"});
-  start("held", {"train.steps=20", "optim.lr=0.02", "reinforce.kl=2"});
-  start("measured", {"train.steps=20", "optim.lr=0.02", "reinforce.kl=1e-9"});
+  start("free", {"train.steps=10", "optim.lr=0.02"});
+  start("held", {"train.steps=10", "optim.lr=0.02", "reinforce.kl=2"});
+  start("measured", {"train.steps=10", "optim.lr=0.02", "reinforce.kl=1e-9"});
   EXPECT_EQ(metric("held", "policy/reference_kl").front(), 0);
   EXPECT_LT(metric("held", "policy/reference_kl").back(), 0.5 * metric("measured", "policy/reference_kl").back());
 }
