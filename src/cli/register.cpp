@@ -25,6 +25,7 @@ void add_plan(Command& program);
 void add_checkpoint(Command& program);
 void add_compare(Command& program);
 void add_trace(Command& program);
+void add_rollouts(Command& program);
 void add_watch(Command& program);
 void add_detect(Command& program);
 void add_prove(Command& program);
@@ -47,7 +48,7 @@ const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {"Train and use", {add_train, add_launch, add_node, add_sample, add_chat, add_serve, add_score, add_rewards, add_evaluate}},
       {"Prepare", {add_config, add_plan, add_tokenizer, add_data, add_puzzles, add_import, add_export, add_convert}},
-      {"Look after runs", {add_watch, add_checkpoint, add_compare, add_trace, add_detect, add_prove, add_footprint}},
+      {"Look after runs", {add_watch, add_checkpoint, add_compare, add_trace, add_rollouts, add_detect, add_prove, add_footprint}},
       {"This machine", {add_doctor, add_diagnose, add_bench, add_test}},
   };
   return all;

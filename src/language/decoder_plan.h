@@ -7,7 +7,7 @@
 
 namespace longhaul::language {
 
-class DecoderPlan final : public train::ModelPlan {
+class DecoderPlan : public train::ModelPlan {
  public:
   explicit DecoderPlan(const recipe::Recipe& recipe) : recipe_(recipe) {}  // `recipe` must outlive it
 

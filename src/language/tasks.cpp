@@ -28,8 +28,6 @@ std::unique_ptr<train::Task> make_recall(const train::TaskRequest& request) {
 
 std::unique_ptr<train::ModelPlan> plan_decoder(const recipe::Recipe& recipe) { return std::make_unique<DecoderPlan>(recipe); }
 
-void save_tokenizer(const data::RunData& data, const std::filesystem::path& run) { data.tokenizer.save(run / "tokenizer.json"); }
-
 std::string use_text_model(const recipe::Recipe& recipe, const std::string& run, const std::string& prompt) {
   if (recipe.train.objective != recipe::Objective::kNext) return fmt::format("evaluate {} --data PATH", run);
   return fmt::format("sample {} --prompt {} --tokens 100", run, prompt);
@@ -43,13 +41,13 @@ constexpr train::TaskEntry kTasks[] = {{.name = "pretrain",
                                         .reads_text = true,
                                         .plan = plan_decoder,
                                         .make = make_pretrain,
-                                        .write_beside = save_tokenizer,
+                                        .write_beside = train::save_tokenizer,
                                         .next_command = use_text_model},
                                        {.name = "recall",
                                         .reads_text = false,
                                         .plan = plan_decoder,
                                         .make = make_recall,
-                                        .write_beside = save_tokenizer,
+                                        .write_beside = train::save_tokenizer,
                                         .next_command = use_recall_model}};
 
 }  // namespace

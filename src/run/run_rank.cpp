@@ -311,8 +311,13 @@ void RankRun::require_frozen(const model::ParameterSet& parameters) const {
 
 train::Outcome RankRun::run() {
   const TrainingThread trains;
-  const auto task = facts_.task.make(
-      {.recipe = recipe_, .data = facts_.data, .cache = start_.cache, .device = facts_.device, .ranks = ranks_, .share = share()});
+  const auto task = facts_.task.make({.recipe = recipe_,
+                                      .data = facts_.data,
+                                      .cache = start_.cache,
+                                      .device = facts_.device,
+                                      .ranks = ranks_,
+                                      .share = share(),
+                                      .run_folder = start_.request.run_folder});
   require_frozen(task->parameters());
   task->parameters().initialise(static_cast<uint64_t>(recipe_.train.seed));
   const auto optimizer =

@@ -25,6 +25,7 @@ struct TaskRequest {
   at::Device device;
   const parallel::Ranks& ranks;
   std::shared_ptr<data::BatchShare> share{};  // with other ranks of this machine that read the same rows; null: none does
+  std::filesystem::path run_folder{};         // for files that the task writes beside the checkpoints; empty: it writes none
 };
 
 // What the data of a task are opened with, before there is a model.
@@ -59,6 +60,9 @@ using TaskEntries = std::span<const TaskEntry>;
 void declare_options(TaskEntries known);
 
 data::RunData open_data(const TaskEntry& task, const DataRequest& request);  // of a task that reads anything
+
+// A TaskEntry::write_beside: tokenizer.json in the folder of the run.
+void save_tokenizer(const data::RunData& data, const std::filesystem::path& run);
 
 // Throws kUsage, naming those that are known, where none of the entries has the name.
 const TaskEntry& task_named(TaskEntries known, const std::string& name);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "base/error.h"
 #include "base/process/children.h"
 #include "base/process/environment.h"
+#include "base/process/limited_process.h"
 
 namespace longhaul {
 namespace {
@@ -59,10 +61,15 @@ struct Pipe {
   }
 };
 
-pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>& environment, const Pipe& output, const Pipe& errors) {
+// input: a descriptor that the child reads; below 0: /dev/null.
+pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>& environment, int input, const Pipe& output,
+            const Pipe& errors) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (input >= 0)
+    posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  else
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, output.write.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, errors.write.get(), STDERR_FILENO);
 
@@ -140,13 +147,35 @@ void forbid_core_dumps() {
   ::setrlimit(RLIMIT_CORE, &limit);
 }
 
-ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, double timeout_s) {
+namespace {
+
+// A file without a name that holds the text, to be read from its beginning.
+int file_of_input(const std::string& text) {
+  const int file = ::memfd_create("input", MFD_CLOEXEC);
+  size_t written = 0;
+  while (file >= 0 && written < text.size()) {
+    const ssize_t count = ::write(file, text.data() + written, text.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) break;
+    written += static_cast<size_t>(count);
+  }
+  if (file >= 0 && written == text.size() && ::lseek(file, 0, SEEK_SET) == 0) return file;
+  const int number = errno;
+  if (file >= 0) ::close(file);
+  throw Error({.code = ExitCode::kOutOfMemory,
+               .what = "there is no room for the input of a process",
+               .found = std::generic_category().message(number)});
+}
+
+// Runs the child to its end or its time-out; its process group is `child` afterwards too.
+ProcessResult watched_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, int input,
+                              double timeout_s, pid_t& child) {
   LONGHAUL_ASSERT(!argv.empty(), "no program");
   // How soon the end of a child is noticed whose pipes are still open in a grandchild.
   constexpr int kSlice_ms = 20;
   Pipe output(argv[0]), errors(argv[0]);
-  const WaitedChild waited([&] { return spawn(argv, environment, output, errors); });
-  const pid_t child = waited.pid();
+  const WaitedChild waited([&] { return spawn(argv, environment, input, output, errors); });
+  child = waited.pid();
   output.write.reset();
   errors.write.reset();
 
@@ -169,6 +198,26 @@ ProcessResult run_process(const std::vector<std::string>& argv, const std::vecto
   }
   result.status = status_code(status);
   return result;
+}
+
+}  // namespace
+
+ProcessResult run_process(const std::vector<std::string>& argv, const std::vector<std::string>& environment, double timeout_s) {
+  pid_t child = 0;
+  return watched_process(argv, environment, /*input=*/-1, timeout_s, child);
+}
+
+LimitedResult run_limited(const LimitedRun& run) {
+  const Descriptor input(file_of_input(run.input));
+  pid_t child = 0;
+  ProcessResult ended = watched_process(run.argv, {}, input.get(), run.timeout_s, child);
+  // The group outlives its leader while any of its processes does.
+  const bool left = ::kill(-child, SIGKILL) == 0;
+  return {.status = ended.status,
+          .output = std::move(ended.output),
+          .errors = std::move(ended.errors),
+          .timed_out = ended.timed_out,
+          .left_behind = left && !ended.timed_out};
 }
 
 int status_code(int wait_status) { return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status); }

@@ -77,7 +77,6 @@ std::unique_ptr<train::Task> make_reward(const train::TaskRequest& request) {
   return task;
 }
 
-void save_tokenizer_beside(const data::RunData& data, const std::filesystem::path& run) { data.tokenizer.save(run / "tokenizer.json"); }
 
 std::string use_reward(const recipe::Recipe& recipe, const std::string& run, const std::string& /*prompt*/) {
   return fmt::format("rewards {} --data {}", run, shell_quoted(recipe.outside.text("preference.data")));
@@ -96,7 +95,7 @@ train::TaskEntry preference_entry() {
           .open_data = open_answers,
           .plan = plan_preference,
           .make = make_preference,
-          .write_beside = save_tokenizer_beside,
+          .write_beside = train::save_tokenizer,
           .next_command = use_preferred,
           .declare_options = declare_preference};
 }
@@ -107,7 +106,7 @@ train::TaskEntry reward_entry() {
           .open_data = open_answers,
           .plan = plan_reward,
           .make = make_reward,
-          .write_beside = save_tokenizer_beside,
+          .write_beside = train::save_tokenizer,
           .next_command = use_reward,
           .declare_options = declare_reward};
 }

@@ -1,0 +1,67 @@
+// [reinforce] of a recipe: what train.task = "reinforce" reads beside [model], [train] and [optim]. An algorithm sets
+// loss, advantage and how tokens are summed; a number that the recipe leaves at −1 is the algorithm's own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "posttrain/reinforce/advantages.h"
+#include "posttrain/reinforce/policy_loss.h"
+#include "recipe/recipe.h"
+
+namespace longhaul::recipe {
+class OptionSet;
+}
+
+namespace longhaul::posttrain {
+
+void declare_reinforce(recipe::OptionSet& set, recipe::OutsideOptions& outside);
+
+// One entry of reinforce.reward: "format*0.1".
+struct RewardPart {
+  std::string name;
+  double weight = 1;
+};
+
+struct ReinforceOptions {
+  std::string algorithm;
+  PolicyLossOptions loss;
+  Aggregation aggregation = Aggregation::kTokens;
+  Baseline baseline = Baseline::kDeviation;
+  double baseline_eps = 1e-6;
+  bool batch_normalised = false;  // the advantages (REINFORCE++)
+  double kl = 0;
+  KlEstimator kl_estimator = KlEstimator::kK3;
+  double correction = 0;  // most of exp(l_old − l_gen); 0: no correction
+
+  int64_t group = 0, prompts = 0, updates = 0;
+  bool dynamic = false;
+  int64_t rounds = 0;  // of generation for one rollout batch, at most
+
+  int64_t tokens = 0;  // of an answer, at most
+  double temperature = 1;
+  int64_t loop_tokens = 0, sequences = 0;
+  int64_t overlong_cache = 0;
+  double overlong_weight = 1;
+  bool masks_truncated = false;
+
+  std::vector<RewardPart> reward;
+  std::string regex, program, http;
+  double verifier_seconds = 0;
+  int64_t verifier_bytes = 0;
+
+  std::string prompts_file, held_out_file, instruction;
+  std::vector<std::string> puzzles;  // "dyck_language", "sudoku:3"
+  std::string knobs;                 // "kinds=1,length=6"
+  int64_t level = 0;
+  bool adaptive = false;
+  int64_t evaluate_prompts = 0;
+  int64_t rollouts_every = 0;
+  uint64_t seed = 0;
+};
+
+// kUsage: what cannot be right, with the option that would be. The recipe's [train] is looked at too.
+ReinforceOptions reinforce_options(const recipe::Recipe& recipe);
+
+}  // namespace longhaul::posttrain

@@ -1,0 +1,78 @@
+// Reinforce: a language model learns from rewards for the answers that it writes (train.task = "reinforce";
+// docs/guides/reinforcement.md). One rollout batch serves reinforce.updates optimizer steps:
+//
+//   prompts → a group of answers to each, by the engine, with the trainer's own weights → rewards → groups that teach
+//   nothing are replaced → l_old by the trainer → steps, each on its part of the prompts
+//
+// Log-probabilities are those of the sampling temperature everywhere. With one update a batch, l_old is what the step
+// itself computes: the ratio is 1 to the bit, and no pass is spent on it.
+//
+// Replicas share prompts and rows; a rank holds the whole model (no tensor, pipeline, context or expert ranks, ZeRO up
+// to stage 2), because the engine needs it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "kernels/saved_tensors.h"
+#include "language/text_stage.h"
+#include "model/decoder.h"
+#include "posttrain/reinforce/mini_batch.h"
+#include "posttrain/reinforce/reference_model.h"
+#include "posttrain/reinforce/rollout_state.h"
+#include "train/task_entry.h"
+
+namespace longhaul::posttrain {
+
+class Reinforce final : public train::Task {
+ public:
+  explicit Reinforce(const train::TaskRequest& request);
+
+  model::ParameterSet& parameters() override { return decoder_.parameters(); }
+  const Precision& precision() const override { return decoder_.precision(); }
+  void set_offload(std::unique_ptr<kernels::SavedTensors> offload) {
+    offload_ = std::move(offload);
+    decoder_.set_offload(offload_.get());
+  }
+
+  train::StepWork prepare(int64_t step) override;
+  Tensor forward(model::Context& context, int64_t micro_batch, const Tensor& entering) override;
+  train::StageInput stage_input(int64_t micro_batch) const override;
+  std::map<std::string, train::Metric> step_metrics() override;
+  std::optional<observe::Metrics> evaluate(bool whole, const std::function<bool()>& go_on) override;
+  std::vector<checkpoint::StateProvider*> state() override;
+  nlohmann::json data_position(int64_t step) const override;
+  void require_same_data(const nlohmann::json& saved, int64_t step) const override;
+
+ private:
+  void begin_batch(int64_t step);
+  void tell_of_batch();
+  std::vector<Group*> groups_of_update(int64_t update);
+  void score(int64_t step);
+  void score_update(int64_t step, std::vector<double> Answer::*into);
+  std::vector<std::vector<double>> gathered(const std::vector<Group*>& groups) const;
+  void add_batch_metrics(std::map<std::string, train::Metric>& metrics) const;
+  void write_step();
+
+  recipe::Recipe recipe_;
+  ReinforceOptions options_;
+  data::Tokenizer tokenizer_;
+  std::filesystem::path run_;
+  const parallel::Ranks& ranks_;
+  std::unique_ptr<kernels::SavedTensors> offload_;  // for the decoder's layers; null: none
+  model::Decoder decoder_;
+  language::TextStage stage_;
+  Prompts prompts_;
+  Judge judge_;
+  Rollouts rollouts_;
+  RolloutState state_;
+  std::unique_ptr<ReferenceModel> reference_;  // null: no divergence is asked for
+
+  int64_t step_ = 0;
+  bool began_batch_ = false;    // the step has made its batch
+  std::vector<Group*> groups_;  // of the step
+  std::vector<MicroBatch> micro_batches_;
+  const language::TextStage* recording_ = nullptr;  // a pass that only records log-probabilities, through this stage; null: it trains
+};
+
+}  // namespace longhaul::posttrain

@@ -1,0 +1,17 @@
+// ReinforcePlan: the plan of the decoder, for ranks that each hold all of it: the engine generates on one rank.
+#pragma once
+
+#include "language/decoder_plan.h"
+
+namespace longhaul::posttrain {
+
+class ReinforcePlan final : public language::DecoderPlan {
+ public:
+  explicit ReinforcePlan(const recipe::Recipe& recipe) : DecoderPlan(recipe) {}
+  // Also refuses (kUsage) layouts in which no rank has the whole model, and outer loops.
+  void require_possible(const parallel::Arrangement& arrangement) const override;
+  // A step has as many sequences as the rollouts fill, and train.batch is not read.
+  void require_batch(const std::string& where, int64_t batch, int64_t replicas) const override;
+};
+
+}  // namespace longhaul::posttrain

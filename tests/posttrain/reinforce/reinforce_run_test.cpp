@@ -1,0 +1,306 @@
+// Whole runs of train.task = "reinforce" on tiny models that close brackets.
+// ctest: timeout=300
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/files/file.h"
+#include "posttrain/reinforce/rollout_file.h"
+#include "posttrain/tasks.h"
+#include "recipe/load.h"
+#include "run/run.h"
+#include "run/run_fixture.h"
+#include "run/words.h"
+#include "storage/catalog.h"
+#include "support/places.h"
+#include "support/refused.h"
+
+namespace longhaul::posttrain {
+namespace {
+
+using ::longhaul::testing::refused;
+using run::Words;
+using run::operator+;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ReinforceRun : public run::RunFixture {
+ protected:
+  ReinforceRun() { train::declare_options(tasks()); }
+  static std::string recipe_folder() { return source_folder() + "/recipes/posttrain/"; }
+  recipe::LoadedRecipe recipe(const Words& more) const {
+    Words words = {"train.task=reinforce",
+                   "model.layers=2",
+                   "model.hidden=16",
+                   "model.heads=2",
+                   "model.kv_heads=2",
+                   "model.head_dim=8",
+                   "model.vocabulary=8",
+                   "model.mixers=lightning,softmax",
+                   "model.intermediate=24",
+                   "model.rotary_dim=4",
+                   "model.tie_embeddings=true",
+                   "data.tokenizer=" + recipe_folder() + "closers-tokenizer.json",
+                   "data.cache=" + (folder_ / "cache").string(),
+                   "train.steps=6",
+                   "train.sequence=32",
+                   "train.batch=4",
+                   "train.micro_batch=4",
+                   "train.dtype=fp64",
+                   "train.threads=1",
+                   "train.evaluate_every=0",
+                   "train.checkpoint_every=0",
+                   "optim.lr=0.01",
+                   "optim.schedule=constant",
+                   "optim.warmup_steps=0",
+                   "optim.weight_decay=0",
+                   "reinforce.algorithm=dapo",
+                   "reinforce.prompts_file=" + recipe_folder() + "closers.jsonl",
+                   "reinforce.reward=[\"prefix\"]",
+                   "reinforce.prompts=4",
+                   "reinforce.group=4",
+                   "reinforce.tokens=5",
+                   "sample.tokens=0",
+                   "observe.tensorboard=false",
+                   "observe.report=false"};
+    words.insert(words.end(), more.begin(), more.end());
+    return recipe::load_defaults(words);
+  }
+  train::Outcome start(const std::string& name, const Words& more = {}) const {
+    return run::run_training({.recipe = recipe(more), .run_folder = folder_ / name, .quiet = true}, tasks());
+  }
+  std::string told(const Words& more) const {
+    return refused([&] { start("refused", more); });
+  }
+  // Every tensor of the newest checkpoint, as bytes.
+  std::map<std::string, std::vector<std::byte>> saved(const std::string& name) const {
+    std::map<std::string, std::vector<std::byte>> all;
+    const auto found = storage::list_checkpoints(storage::local_file_system(), folder_ / name / "checkpoints");
+    EXPECT_FALSE(found.empty()) << name;
+    if (found.empty()) return all;
+    const auto newest = std::ranges::max_element(found, {}, [](const auto& each) { return each.name.step; });
+    const auto checkpoint = storage::Checkpoint::open(storage::local_file_system(), newest->path);
+    for (const auto& [tensor, entry] : checkpoint.manifest().tensors) all[tensor] = checkpoint.read_tensor(tensor);
+    return all;
+  }
+  // The names of the tensors in which the newest checkpoints of two runs differ.
+  std::vector<std::string> differing(const std::string& first, const std::string& second) const {
+    const auto one = saved(first), other = saved(second);
+    std::vector<std::string> names;
+    for (const auto& [name, bytes] : one) {
+      if (!other.contains(name) || other.at(name) != bytes) names.push_back(name);
+    }
+    if (one.size() != other.size()) names.push_back("not as many");
+    return names;
+  }
+  std::vector<double> metric(const std::string& name, const std::string& of) const {
+    std::vector<double> all;
+    for (const auto& step : events<observe::StepReport>(name)) {
+      if (step.metrics.contains(of)) all.push_back(step.metrics.at(of));
+    }
+    return all;
+  }
+  std::vector<RolloutLine> lines(const std::string& name, int64_t step) const { return read_rollouts(folder_ / name, step); }
+};
+
+TEST_F(ReinforceRun, LearnsToCloseBrackets) {
+  start("run", {"train.steps=40", "train.dtype=fp32", "reinforce.prompts=8", "reinforce.group=8", "reinforce.rounds=2"});
+  const std::vector<double> rewards = metric("run", "rollout/reward");
+  ASSERT_EQ(rewards.size(), 40u);
+  const auto mean = [&](size_t begin) {
+    return std::accumulate(rewards.begin() + static_cast<ptrdiff_t>(begin), rewards.begin() + static_cast<ptrdiff_t>(begin) + 5, 0.0) / 5;
+  };
+  EXPECT_GT(mean(35), mean(0) + 0.15) << mean(0) << " at the beginning";
+}
+
+// Killed after any step, a run goes on with the same bits: in the middle of a rollout batch, with a reference, and
+// with what levels were solved.
+TEST_F(ReinforceRun, ARunInPartsIsTheRunInOne) {
+  const Words each[] = {
+      {"reinforce.updates=1"},
+      {"reinforce.updates=2", "reinforce.kl=0.1"},
+      {"reinforce.updates=4", "reinforce.algorithm=cispo"},
+      {"reinforce.updates=2", "reinforce.prompts_file=", "reinforce.puzzles=[\"dyck_language\"]", "reinforce.adaptive=true",
+       "data.tokenizer=bytes", "model.vocabulary=257", "train.sequence=1024", "reinforce.knobs=length=4,missing=1,kinds=1",
+       "reinforce.reward=[\"puzzle_answer\"]", "reinforce.dynamic=false"},
+  };
+  for (size_t i = 0; i < std::size(each); ++i) {
+    const std::string whole = fmt::format("whole-{}", i), parts = fmt::format("parts-{}", i);
+    start(whole, each[i]);
+    for (int64_t step = 1; step <= 6; ++step) start(parts, each[i] + Words{fmt::format("train.steps={}", step)});
+    EXPECT_EQ(losses(parts), losses(whole)) << i;
+    EXPECT_THAT(differing(parts, whole), IsEmpty()) << i;
+    for (int64_t step = 1; step <= 6; ++step)
+      EXPECT_EQ(read_text(folder_ / parts / fmt::format("rollouts/{}.jsonl", step)),
+                read_text(folder_ / whole / fmt::format("rollouts/{}.jsonl", step)));
+  }
+}
+
+// The verifier fails when the answers of step 4 have been generated and before the step was made of them.
+TEST_F(ReinforceRun, ARolloutThatIsInterruptedIsMadeAgain) {
+  const std::string script = (folder_ / "judge.sh").string(), marker = (folder_ / "stop").string(), count = (folder_ / "count").string();
+  write_text_atomically(script, "echo x >> " + count + "\n[ ! -e " + marker + " ] || [ $(wc -l < " + count +
+                                    ") -le 14 ] || exit 1\nwhile read -r line; do echo ${#line}; done\n");
+  const Words words = {"reinforce.reward=[\"program\"]", "reinforce.program=sh " + script, "train.checkpoint_every=1",
+                       "reinforce.dynamic=false"};
+  start("whole", words);
+  write_text_atomically(marker, "");
+  write_text_atomically(count, "");
+  EXPECT_THAT(refused([&] { start("broken", words); }), HasSubstr("the verifier failed"));
+  std::filesystem::remove(marker);
+  EXPECT_EQ(start("broken", words).step, 6);
+  EXPECT_THAT(differing("broken", "whole"), IsEmpty());
+}
+
+TEST_F(ReinforceRun, ReplicasAreOneProcess) {
+  const Words words = {"reinforce.updates=2", "reinforce.kl=0.05", "train.micro_batch=1", "reinforce.prompts=6"};
+  start("one", words);
+  for (const Words& shared : {Words{"parallel.ranks=2"}, Words{"parallel.ranks=2", "parallel.zero=2"}, Words{"parallel.ranks=4"}}) {
+    const std::string name = "ranks " + shared.back();
+    start(name, words + shared);
+    ASSERT_EQ(losses(name).size(), 6u);
+    for (size_t s = 0; s < 6; ++s) EXPECT_NEAR(losses(name)[s], losses("one")[s], 1e-9) << name << ", step " << s + 1;
+    ASSERT_EQ(lines(name, 6).size(), lines("one", 6).size());
+    for (size_t i = 0; i < lines("one", 6).size(); ++i) EXPECT_EQ(lines(name, 6)[i].ids, lines("one", 6)[i].ids) << name;
+    for (const char* of : {"rollout/reward", "policy/entropy", "policy/generated_gap"}) {
+      ASSERT_EQ(metric(name, of).size(), metric("one", of).size());
+      for (size_t s = 0; s < metric("one", of).size(); ++s) EXPECT_NEAR(metric(name, of)[s], metric("one", of)[s], 1e-9) << of;
+    }
+  }
+}
+
+// Loss and gradient do not depend on how the answers are cut into rows and passes.
+TEST_F(ReinforceRun, PackingChangesNothing) {
+  const Words words = {"train.steps=2", "reinforce.algorithm=grpo", "reinforce.updates=2"};
+  start("wide", words);
+  const auto wide = events<observe::StepReport>("wide");
+  for (const Words& packed :
+       {Words{"train.micro_batch=1"}, Words{"train.sequence=16"}, Words{"train.sequence=100", "train.micro_batch=2"}}) {
+    const std::string name = "packed " + packed[0];
+    start(name, words + packed);
+    const auto found = events<observe::StepReport>(name);
+    for (size_t s = 0; s < 2; ++s) {
+      EXPECT_NEAR(found[s].loss, wide[s].loss, 1e-9 * std::abs(wide[s].loss) + 1e-12) << name;
+      EXPECT_NEAR(found[s].grad_norm, wide[s].grad_norm, 1e-9 * wide[s].grad_norm) << name;
+    }
+  }
+}
+
+TEST_F(ReinforceRun, TheFirstUpdateOfABatchHasRatiosOfOne) {
+  start("run", {"train.steps=4", "reinforce.updates=2", "train.dtype=fp32", "optim.lr=0.05"});
+  for (const int64_t step : {1, 3}) {
+    for (const RolloutLine& line : lines("run", step)) EXPECT_THAT(line.ratios, Each(1.0)) << "step " << step;
+  }
+  double furthest = 0;
+  for (const RolloutLine& line : lines("run", 2)) {
+    for (const double ratio : line.ratios) furthest = std::max(furthest, std::abs(ratio - 1));
+  }
+  EXPECT_GT(furthest, 0.01) << "the second update's weights are others";
+}
+
+// The engine reads the weights that the trainer has just written: in fp64 nothing but the order of sums is between them.
+TEST_F(ReinforceRun, TheEngineHasTheTrainersLogProbabilities) {
+  start("run", {"train.steps=8", "optim.lr=0.05"});
+  for (const int64_t step : {1, 4, 8}) {
+    for (const RolloutLine& line : lines("run", step)) {
+      for (size_t t = 0; t < line.ids.size(); ++t) EXPECT_NEAR(line.generated[t], line.old[t], 1e-9) << "step " << step;
+    }
+  }
+  EXPECT_THAT(metric("run", "policy/generated_gap"), Each(::testing::Lt(1e-9)));
+  start("fp32", {"train.steps=8", "optim.lr=0.05", "train.dtype=fp32"});
+  EXPECT_THAT(metric("fp32", "policy/generated_gap"), Each(::testing::Lt(1e-5)));
+}
+
+TEST_F(ReinforceRun, TemperatureIsThatOfEveryLogProbability) {
+  start("run", {"train.steps=3", "reinforce.temperature=0.5"});
+  EXPECT_THAT(metric("run", "policy/generated_gap"), Each(::testing::Lt(1e-9)));
+}
+
+TEST_F(ReinforceRun, EqualRewardsMoveNothingAndAreCounted) {
+  const std::string script = (folder_ / "judge.sh").string();
+  write_text_atomically(script, "while read -r line; do echo 1; done\n");
+  start("before", {"train.steps=1", "optim.lr=1e-30", "reinforce.dynamic=false"});
+  for (const char* dynamic : {"true", "false"}) {
+    const std::string name = std::string("equal ") + dynamic;
+    start(name, {"reinforce.reward=[\"program\"]", "reinforce.program=sh " + script, "reinforce.rounds=2",
+                 std::string("reinforce.dynamic=") + dynamic, "train.steps=2"});
+    EXPECT_THAT(metric(name, "rollout/accepted"), Each(0.0));
+    EXPECT_THAT(metric(name, "rollout/rounds"), Each(dynamic == std::string("true") ? 2.0 : 1.0));
+    for (const auto& step : events<observe::StepReport>(name)) EXPECT_EQ(step.grad_norm, 0);
+  }
+}
+
+TEST_F(ReinforceRun, DynamicSamplingKeepsGroupsThatDiffer) {
+  start("run", {"reinforce.reward=[\"exact\"]", "reinforce.group=16", "train.steps=3"});
+  for (int64_t step = 1; step <= 3; ++step) {
+    std::map<int64_t, std::set<double>> rewards;
+    for (const RolloutLine& line : lines("run", step)) rewards[line.prompt_number].insert(line.reward);
+    for (const auto& [prompt, different] : rewards) EXPECT_GT(different.size(), 1u) << "step " << step << ", prompt " << prompt;
+  }
+  EXPECT_THAT(metric("run", "rollout/rounds"), Each(::testing::Ge(1.0)));
+  EXPECT_GT(metric("run", "rollout/rounds").front(), 1) << "few of the first answers are right";
+}
+
+TEST_F(ReinforceRun, LongAnswersLoseReward) {
+  start("run", {"train.steps=1", "reinforce.overlong_cache=4", "reinforce.overlong_weight=0.5"});
+  bool cut = false;
+  for (const RolloutLine& line : lines("run", 1)) {
+    const auto tokens = static_cast<double>(line.ids.size());
+    EXPECT_NEAR(line.shaped - line.reward, tokens <= 1 ? 0 : -0.5 * (tokens - 1) / 4, 1e-12);
+    cut = cut || !line.ended;
+  }
+  EXPECT_TRUE(cut);
+}
+
+TEST_F(ReinforceRun, AReferenceHoldsThePolicy) {
+  start("free", {"train.steps=10", "optim.lr=0.02"});
+  start("held", {"train.steps=10", "optim.lr=0.02", "reinforce.kl=2"});
+  start("measured", {"train.steps=10", "optim.lr=0.02", "reinforce.kl=1e-9"});
+  EXPECT_EQ(metric("held", "policy/reference_kl").front(), 0);
+  EXPECT_LT(metric("held", "policy/reference_kl").back(), 0.5 * metric("measured", "policy/reference_kl").back());
+}
+
+TEST_F(ReinforceRun, IsEvaluatedOnPromptsThatAreHeldOut) {
+  start("run", {"train.steps=2", "train.evaluate_every=2", "reinforce.held_out_file=" + recipe_folder() + "closers-held-out.jsonl"});
+  const auto judged = events<observe::Evaluation>("run");
+  ASSERT_FALSE(judged.empty());
+  EXPECT_TRUE(judged.back().metrics.contains("right"));
+  EXPECT_GE(judged.back().metrics.at("reward"), judged.back().metrics.at("right"));
+}
+
+TEST_F(ReinforceRun, WhatCannotBeIsRefused) {
+  EXPECT_THAT(told({"parallel.tp=2", "parallel.ranks=2"}), HasSubstr("a rank must hold the whole model"));
+  EXPECT_THAT(told({"parallel.zero=3", "parallel.ranks=2"}), HasSubstr("a rank must hold the whole model"));
+  EXPECT_THAT(told({"reinforce.algorithm=ppo"}), HasSubstr("ppo needs a critic"));
+  EXPECT_THAT(told({"reinforce.algorithm=grqo"}), HasSubstr("reinforce.algorithm"));
+  EXPECT_THAT(told({"reinforce.reward=[\"exactly\"]"}), AllOf(HasSubstr("there is no reward of this name"), HasSubstr("exact")));
+  EXPECT_THAT(told({"reinforce.reward=[\"exact*x\"]"}), HasSubstr("the weight of a reward is no number"));
+  EXPECT_THAT(told({"reinforce.reward=[]"}), HasSubstr("answers have no reward"));
+  EXPECT_THAT(told({"reinforce.reward=[\"program\"]"}), HasSubstr("nothing to judge with"));
+  EXPECT_THAT(told({"reinforce.reward=[\"puzzle\"]"}), HasSubstr("only puzzles"));
+  EXPECT_THAT(told({"reinforce.prompts=300"}), HasSubstr("asks for more prompts than there are"));
+  EXPECT_THAT(told({"reinforce.updates=3"}), HasSubstr("cannot be dealt out to its updates"));
+  EXPECT_THAT(told({"reinforce.tokens=32"}), HasSubstr("longer than a row of the trainer"));
+  EXPECT_THAT(told({"reinforce.group=1"}), HasSubstr("nothing to be compared with"));
+  EXPECT_THAT(told({"reinforce.puzzles=[\"sudoku\"]"}), HasSubstr("not both"));
+  EXPECT_THAT(told({"reinforce.prompts_file="}), HasSubstr("there are no prompts"));
+  EXPECT_THAT(told({"model.vocabulary=7"}), HasSubstr("more entries than the model has rows"));
+  EXPECT_THAT(told({"reinforce.algorithm=gspo", "reinforce.sum=tokens"}), HasSubstr("a loss of whole answers"));
+}
+
+TEST_F(ReinforceRun, OtherPromptsThanBeforeAreRefused) {
+  start("run", {"train.steps=2"});
+  const std::string other = (folder_ / "other.jsonl").string();
+  write_text_atomically(other, read_text(recipe_folder() + "closers-held-out.jsonl"));
+  EXPECT_NE(refused([&] { start("run", {"reinforce.prompts_file=" + other}); }), "accepted");
+}
+
+}  // namespace
+}  // namespace longhaul::posttrain
