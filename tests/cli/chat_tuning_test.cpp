@@ -61,8 +61,9 @@ class ChatTuning : public ::testing::Test {
   }
   std::string weights(const std::string& run, int step) const {
     std::string all;
-    for (const auto& file : fs::directory_iterator(folder_ / run / "checkpoints" / fmt::format("step-{:09}", step))) {
-      if (file.path().filename().string().starts_with("model-")) all += read_text(file.path());
+    for (const auto& file : fs::recursive_directory_iterator(folder_ / run / "checkpoints")) {
+      const bool of_step = file.path().parent_path().filename().string().starts_with(fmt::format("step-{:09}", step));
+      if (of_step && file.path().filename().string().starts_with("model")) all += read_text(file.path());
     }
     EXPECT_FALSE(all.empty()) << run;
     return all;
