@@ -162,8 +162,8 @@ Puzzle told_in(Puzzle puzzle, Language language) {
 }  // namespace
 
 void check_told(const nlohmann::json& given) {
-  constexpr size_t kMostPeople = 200, kMostSteps = 1000;
-  const nlohmann::json& people = list_of(member_of(given, "people", kTask.key), 1, kMostPeople, "\"people\"", kTask.key);
+  constexpr size_t kMostTold = 200, kMostSteps = 1000;
+  const nlohmann::json& people = list_of(member_of(given, "people", kTask.key), 1, kMostTold, "\"people\"", kTask.key);
   for (const nlohmann::json& person : people) {
     if (!word_in(text_of(person, "a person", kTask.key), Language::kEnglish)) refuse_given(kTask.key, "names that our table holds", person);
   }

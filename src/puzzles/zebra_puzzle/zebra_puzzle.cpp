@@ -53,7 +53,7 @@ std::vector<Clue> drawn_clues(const Zebra& zebra, const Places& places, int64_t 
   std::ranges::stable_sort(all, {}, &std::pair<uint64_t, Clue>::first);
   std::vector<Clue> clues;
   for (const auto& [key, clue] : all) {
-    const auto same = [&](const Clue& other) {
+    const auto same = [&clue = clue](const Clue& other) {
       return other.kind == clue.kind && other.a == clue.a && other.b == clue.b && other.house == clue.house &&
              other.other_house == clue.other_house;
     };
