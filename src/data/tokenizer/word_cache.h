@@ -3,6 +3,7 @@
 // comparisons and no string.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -53,7 +54,7 @@ class WordCache {
       if (entry.key.low != key.low || entry.key.high != key.high) continue;
       const size_t before = ids.size();
       ids.resize(before + entry.count);
-      std::memcpy(ids.data() + before, entry.ids, entry.count * sizeof(int32_t));
+      std::copy_n(entry.ids, entry.count, ids.begin() + static_cast<std::ptrdiff_t>(before));
       return true;
     }
     return false;
@@ -66,7 +67,7 @@ class WordCache {
     Entry& entry = entries_[at];
     entry.key = key;
     entry.count = static_cast<uint32_t>(count);
-    std::memcpy(entry.ids, ids, count * sizeof(int32_t));
+    std::copy_n(ids, count, entry.ids);  // of no ids too
   }
 
  private:
