@@ -35,6 +35,20 @@ TEST(FrozenFlops, OfProductsAreWhatIsComputed) {
               6 * kAll - 2 * 4 * kHidden * kHidden, 1e-9);
 }
 
+// Adapters of rank 3 beside the values of one layer: W forward; A forward and its own gradient, since no
+// trained tensor made its input; B all three. The products that come after give the gradient of their inputs.
+TEST(FrozenFlops, OfAdaptersAreWhatIsComputed) {
+  constexpr double kA = 3 * kHidden, kB = kHidden * 3, kOutput = kHidden * kHidden;
+  const auto products_with = [](const std::string& target) {
+    recipe::ModelConfig model = two_layers_with({});
+    model.lora = {.rank = 3, .targets = {target}};
+    return training_flops_per_token(model, kSequence).matrices;
+  };
+  EXPECT_NEAR(products_with("layers.0.mixer.value.weight"), 2 * kAll + 2 * (kOutput + kMixer + 2 * kChannel + kHead) + 4 * kA + 6 * kB,
+              1e-9);
+  EXPECT_NEAR(products_with("layers.1.mixer.value.weight"), 2 * kAll + 2 * (kOutput + kChannel + kHead) + 4 * kA + 6 * kB, 1e-9);
+}
+
 TEST(FrozenFlops, AHeadThatIsTheEmbeddingIsFrozenWithIt) {
   recipe::ModelConfig model = two_layers_with({"embedding.weight"});
   model.tie_embeddings = true;

@@ -237,6 +237,32 @@ TEST_F(MemoryOfRuns, SumsOfElasticRunsAreWhatIsCounted) {
 
 // Layers that are frozen with all that comes before them keep nothing for a backward pass; none of what is frozen
 // has a gradient, a master or a state.
+TEST_F(MemoryOfRuns, OfFrozenModelsIsWhatIsCounted) {
+  for (const auto& [name, frozen] :
+       {std::pair{"bottom", "embedding.weight,layers.0.*,layers.1.*"}, {"all but the head", "embedding.weight,layers.*,norm.weight"}}) {
+    for (const char* const dtype : {"bf16", "fp32"}) {
+      expect_as_planned(fmt::format("frozen {}, {}", name, dtype),
+                        kFamilies.at("llama") + Words{fmt::format("train.dtype={}", dtype), fmt::format("train.freeze={}", frozen),
+                                                      "train.batch=4", "train.micro_batch=4", "train.sequence=512"});
+    }
+  }
+}
+
+// Beside frozen weights, small ones that train: their gradients and states, what their products keep, and
+// nothing of the large ones.
+TEST_F(MemoryOfRuns, OfAdaptersIsWhatIsCounted) {
+  for (const auto& [family, lora] : {std::pair{"llama", Words{"lora.rank=8"}},
+                                     {"llama", Words{"lora.rank=4", "lora.targets=query,value"}},
+                                     {"qwen", Words{"lora.rank=8", "train.recompute=full"}},
+                                     {"lightning", Words{"lora.rank=8"}}}) {
+    for (const char* const dtype : {"bf16", "fp32"}) {
+      expect_as_planned(fmt::format("adapters {}, {}, {}", family, fmt::join(lora, " "), dtype),
+                        kFamilies.at(family) + lora +
+                            Words{fmt::format("train.dtype={}", dtype), "train.batch=4", "train.micro_batch=4", "train.sequence=512"});
+    }
+  }
+}
+
 // The same losses and norms to the bit; and of what layers keep memory has one block's, which the plan knows.
 TEST_F(MemoryOfRuns, WhatLiesInAFileIsNotInMemory) {
   const std::string activations(longhaul::name_of(MemoryPurpose::kActivations));

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "layout/freezing.h"
 #include "layout/sum_tree.h"
 #include "plan/memory/memory_layers.h"
 #include "plan/memory/memory_workspace.h"
@@ -48,7 +47,7 @@ void count(const layout::ParameterSpec& spec, double times, const MemoryRequest&
 ParameterCounts count_parameters(const MemoryRequest& request) {
   const recipe::ModelConfig& model = request.model;
   ParameterCounts counts{.updating = UpdateMemory(request.optimizer, wide_bytes(request.dtype))};
-  if (!model.frozen.empty()) {  // layers of one kind may differ in what trains
+  if (model.freezes()) {  // layers of one kind may differ in what trains
     for (const auto& spec : layout::parameters(model)) count(spec, 1, request, counts);
     return counts;
   }
@@ -91,14 +90,17 @@ ParameterCounts count_parameters(const MemoryRequest& request) {
 
 double packed_layer_bytes(const MemoryRequest& request, int64_t layer) {
   double sum = 0;
-  for (const auto& weight : mixer_weights(request, request.model.mixer(layer))) sum += packed_weight_bytes(request, weight);
-  for (const auto& weight : channel_weights(request.model, request.model.channel_mixer(layer))) sum += packed_weight_bytes(request, weight);
+  const auto add = [&](const std::vector<ProductWeight>& weights) {
+    for (const auto& weight : weights) sum += packed_product_bytes(request, layer, weight);
+  };
+  add(mixer_weights(request, request.model.mixer(layer)));
+  add(channel_weights(request.model, request.model.channel_mixer(layer)));
   return sum;
 }
 
 double packed_bytes(const MemoryRequest& request) {
   if (!packs(request)) return 0;
-  double sum = packed_weight_bytes(request, {request.model.vocabulary, request.model.hidden});  // the head
+  double sum = packed_weight_bytes(request, {request.model.vocabulary, request.model.hidden}, passes_of_head(request));
   for (int64_t l = 0; l < request.model.layers; ++l) {
     sum += packed_layer_bytes(request, l);
   }
@@ -132,7 +134,13 @@ class Blocks {
   explicit Blocks(const MemoryRequest& request)
       : model_(request.model),
         norm_(norm_bytes(request)),
-        first_backward_(model_.frozen.empty() ? 0 : layout::first_layer_backward(layout::parameters(model_), model_.layers)) {
+        first_backward_(request.passes == nullptr ? 0 : request.passes->first_layer_backward()) {
+    if (request.passes != nullptr) {
+      for (int64_t l = 0; l < model_.layers; ++l) {
+        each_.push_back(mixer_memory(request, l));
+        each_.push_back(channel_memory(request, model_.channel_mixer(l), l));
+      }
+    }
     for (const recipe::ChannelMixer mixer : model_.channel_mixers_used()) channels_[mixer] = channel_memory(request, mixer);
     // Layers with the same mixer are alike, except the first one of the model.
     for (int64_t l = 0; l < model_.layers; ++l) {
@@ -144,8 +152,10 @@ class Blocks {
     for (auto& [mixer, memory] : channels_) keep_less(memory);
     keep_less(first_);
     for (auto& [mixer, memory] : mixers_) keep_less(memory);
+    for (BlockMemory& memory : each_) keep_less(memory);
   }
   const BlockMemory& at(int64_t block) const {
+    if (!each_.empty()) return each_[static_cast<size_t>(block)];
     return block % 2 == 1 ? channels_.at(model_.channel_mixer(block / 2)) : block == 0 ? first_ : mixers_.at(model_.mixer(block / 2));
   }
   int64_t count() const { return 2 * model_.layers; }
@@ -175,6 +185,7 @@ class Blocks {
   BlockMemory first_;
   std::map<recipe::ChannelMixer, BlockMemory> channels_;
   std::map<recipe::Mixer, BlockMemory> mixers_;
+  std::vector<BlockMemory> each_;  // where tensors are frozen: of every block
 };
 
 std::string name_of_block(int64_t block) {
@@ -203,7 +214,7 @@ void add_passes(const MemoryRequest& request, const PurposeBytes& always, std::v
   };
   double kept = rotary_bytes(request) + predictions_bytes(request, blocks) + embedding_bytes(request);
   const int64_t first = blocks.first_backward();
-  if (first > 0) add("forward of frozen layers", kept + hidden + blocks.evaluation(), 0);
+  if (first > 0) add("forward of frozen layers", kept + blocks.evaluation() - hidden, 0);
   // For each layer, what its own part of the passes needs; full recomputation computes it again instead of
   // reading it.
   if (request.offload) {
@@ -277,6 +288,11 @@ PurposeBytes MemoryPlan::peaks() const {
 int64_t whole_bytes(double bytes) { return bytes < 9.2e18 ? static_cast<int64_t>(bytes) : INT64_MAX; }
 
 MemoryPlan plan_memory(const MemoryRequest& request) {
+  if (request.model.freezes() && request.passes == nullptr) {
+    MemoryRequest with_passes = request;
+    with_passes.passes = std::make_shared<const WeightPasses>(request.model);
+    return plan_memory(with_passes);
+  }
   MemoryPlan plan;
   const ParameterCounts counts = count_parameters(request);
   PurposeBytes always = state_bytes(request, counts);

@@ -8,12 +8,37 @@
 namespace longhaul::plan {
 namespace {
 
+using recipe::BlockMemory;
+
 recipe::BlockSizes sizes_of(const MemoryRequest& request) {
   return {.tokens = request.tokens(),
           .documents = request.documents_at_once(),
           .element = number(element_bytes(request.dtype)),
           .wide = number(wide_bytes(request.dtype)),
           .hidden = hidden_bytes(request)};
+}
+
+// What a block keeps and needs beside or instead of `memory` where tensors are frozen and have adapters.
+void with_passes(const MemoryRequest& request, int64_t layer, bool mixer, double inner, BlockMemory& memory) {
+  if (request.passes == nullptr || layer < 0) return;
+  const WeightPasses::BlockAdapters& block = request.passes->block(layer, mixer);
+  const bool selective = request.recompute == recipe::Recompute::kSelective;  // then the block's input is not kept
+  const bool composed = mixer || (block.any && inner > 0);                    // the fused operator of the channel keeps all that it reads
+  const double hidden = hidden_bytes(request);
+  if (composed && !block.reads_input && !selective) memory.kept -= hidden;
+  if (!block.any) return;
+  const double rows = request.tokens() * (block.of_experts ? number(request.model.experts_per_token) : 1);
+  memory.kept += rows * number(block.ranks) * number(element_bytes(request.dtype));
+  if (!mixer && inner > 0) {
+    if (!block.reads_inner && !selective) memory.kept -= inner;
+    // Two gradients of the activation at once, which gate and up are as large as; and x has none before they are gone.
+    const double more = (request.model.channel == recipe::Channel::kGelu ? inner : 0) - hidden;
+    memory.backward += more;
+    memory.again += more;
+  } else if (block.reads_input) {
+    memory.backward += hidden;
+    memory.again += hidden;
+  }
 }
 
 }  // namespace
@@ -62,6 +87,7 @@ BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer) {
   BlockMemory memory = (first ? entry.of_first_layer.memory : entry.memory)(request.model, sizes);
   memory.workspace = std::max(
       {attention_workspace(request, attention), recurrence_workspace(request, recurrence), delta_rule_workspace(request, delta_rule)});
+  with_passes(request, layer, /*mixer=*/true, 0, memory);
   return memory;
 }
 
@@ -78,8 +104,11 @@ DecodingState decoding_state(const recipe::ModelConfig& model, recipe::Dtype dty
   return state;
 }
 
-BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer) {
-  return recipe::entry_of(mixer).memory(request.model, sizes_of(request));
+BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer, int64_t layer) {
+  BlockMemory memory = recipe::entry_of(mixer).memory(request.model, sizes_of(request));
+  const bool dense = mixer == recipe::ChannelMixer::kDense;
+  with_passes(request, layer, /*mixer=*/false, dense ? sizes_of(request).channels(request.model.dense_width()) : 0, memory);
+  return memory;
 }
 
 }  // namespace longhaul::plan

@@ -15,7 +15,8 @@ namespace longhaul::plan {
 
 using recipe::BlockMemory;
 BlockMemory mixer_memory(const MemoryRequest& request, int64_t layer);
-BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer);
+// layer: where tensors are frozen, what the block keeps differs between layers; −1: nothing is frozen.
+BlockMemory channel_memory(const MemoryRequest& request, recipe::ChannelMixer mixer, int64_t layer = -1);
 
 double hidden_bytes(const MemoryRequest& request);  // bytes of [tokens, hidden]
 // AttentionResultBytes: what full recomputation keeps of a layer in addition to its input: the result of

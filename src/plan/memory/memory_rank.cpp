@@ -6,7 +6,6 @@
 #include <cmath>
 #include <memory>
 
-#include "layout/freezing.h"
 #include "layout/schedule/schedule.h"
 #include "plan/memory/memory_layers.h"
 #include "plan/memory/memory_share.h"
@@ -148,11 +147,13 @@ class RankPlan {
   // operators of these.
   MemoryRequest of_own_layers() const {
     MemoryRequest own = share_.local;
+    own.layer_numbers.clear();
     std::vector<recipe::Mixer> mixers;
     own.model.dense_layers.clear();
     each_layer([&](int64_t layer) {
       if (whole_.model.channel_mixer(layer) == recipe::ChannelMixer::kDense) own.model.dense_layers.push_back(std::ssize(mixers));
       mixers.push_back(share_.local.model.mixer(layer));
+      own.layer_numbers.push_back(layer);
     });
     own.model.layers = std::ssize(mixers);
     if (!mixers.empty()) own.model.mixers = std::move(mixers);
@@ -169,14 +170,14 @@ class RankPlan {
       double coming = 0;
       const recipe::ChannelMixer channel = whole_.model.channel_mixer(layer);
       for (const auto& weight : mixer_weights(share_.local, share_.local.model.mixer(layer)))
-        (dense_come ? coming : stay) += packed_weight_bytes(share_.local, weight);
+        (dense_come ? coming : stay) += packed_product_bytes(share_.local, layer, weight);
       for (const auto& weight : channel_weights(share_.local.model, channel))
         ((channel == recipe::ChannelMixer::kExperts ? experts_come : dense_come) ? coming : stay) +=
-            packed_weight_bytes(share_.local, weight);
+            packed_product_bytes(share_.local, layer, weight);
       most_of_a_layer = std::max(most_of_a_layer, coming);
     });
     if (has_stage(rank_.place.pipeline().stages() - 1))
-      stay += packed_weight_bytes(share_.local, {share_.local.model.vocabulary, share_.local.model.hidden});
+      stay += packed_weight_bytes(share_.local, {share_.local.model.vocabulary, share_.local.model.hidden}, passes_of_head(whole_));
     return stay + most_of_a_layer;
   }
   bool values_come(const layout::AxisSet& copies) const { return rank_.place.zero >= 3 && mesh_.size(mesh_.shared_over(copies)) > 1; }
@@ -215,6 +216,11 @@ class RankPlan {
     if (!whole_.offload) return states + attention.total();
     return share_.small(states) + share_.small(attention.output) + share_.small(attention.log_sums);
   }
+  // Of a forward pass that keeps nothing.
+  double evaluation_of(int64_t layer) const {
+    return std::max(mixer_memory(share_.local, layer).evaluation,
+                    channel_memory(share_.local, whole_.model.channel_mixer(layer), layer).evaluation);
+  }
   double layer_kept(int64_t layer) const {
     const BlockShare of_mixer = share_.mixer(layer), of_channel = share_.channel(layer);
     if (!whole_.offload) return share_.norm_before(layer, false) + of_mixer.kept + share_.norm_before(layer, true) + of_channel.kept;
@@ -224,9 +230,8 @@ class RankPlan {
   // frozen with all that comes before them. Other stages give the gradient of what has come to them.
   layout::Range layers_backward(int64_t chunk) const {
     const layout::Range layers = layers_of(chunk);
-    if (whole_.model.frozen.empty() || !first(chunk)) return layers;
-    const int64_t from =
-        std::clamp(layout::first_layer_backward(layout::parameters(whole_.model), whole_.model.layers), layers.begin, layers.end());
+    if (whole_.passes == nullptr || !first(chunk)) return layers;
+    const int64_t from = std::clamp(whole_.passes->first_layer_backward(), layers.begin, layers.end());
     return {from, layers.end() - from};
   }
   layout::Range layers_of(int64_t chunk) const {
@@ -293,7 +298,7 @@ class RankPlan {
     const bool full = whole_.recompute == recipe::Recompute::kFull, pipelined = rank_.place.pipeline().ranks() > 1;
     double kept = beside + stage_kept(layers);
     for (int64_t layer = layers_of(chunk).begin; layer < layers.begin; ++layer)
-      add(fmt::format("forward of layer {}, frozen", layer), beside + share_.between + layer_kept(layer), share_.mixer(layer).workspace);
+      add(fmt::format("forward of layer {}, frozen", layer), beside + evaluation_of(layer), 0);
     // The gradient of the last hidden states, which the loss of a single rank leaves; what the next stage has
     // sent is counted separately.
     const double entered = last(chunk) && share_.tp == 1 ? share_.between : 0;
@@ -364,6 +369,11 @@ class RankPlan {
 
 }  // namespace
 
-MemoryPlan plan_rank_memory(const MemoryRequest& request, const RankRequest& rank) { return RankPlan(request, rank).plan(); }
+MemoryPlan plan_rank_memory(const MemoryRequest& request, const RankRequest& rank) {
+  if (!request.model.freezes() || request.passes != nullptr) return RankPlan(request, rank).plan();
+  MemoryRequest with_passes = request;
+  with_passes.passes = std::make_shared<const WeightPasses>(request.model, &rank.place);
+  return RankPlan(with_passes, rank).plan();
+}
 
 }  // namespace longhaul::plan

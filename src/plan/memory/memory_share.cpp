@@ -191,7 +191,7 @@ void RankShare::context(const recipe::AttentionSizes& sizes, BlockShare& block) 
 BlockShare RankShare::channel(int64_t layer) const {
   const recipe::ChannelMixer kind = whole.model.channel_mixer(layer);
   if (kind != recipe::ChannelMixer::kExperts) {
-    BlockShare block = chosen(channel_memory(local, kind));
+    BlockShare block = chosen(channel_memory(local, kind, layer));
     block.postponed = products_of_weights(channel_weights(local.model, kind), local.tokens());
     if (tp > 1) block.backward += between - (whole.recompute == recipe::Recompute::kSelective ? hidden : 0);  // it was gathered
     return block;
@@ -199,7 +199,7 @@ BlockShare RankShare::channel(int64_t layer) const {
   MemoryRequest rows = local;
   const int64_t etp = mesh.size(Axis::kEtp), ranks = mesh.size(Axis::kEp) * etp;
   rows.sequence = largest_share(local.sequence, tp) * etp;  // tokens whose rows come here, on the average
-  BlockShare block = chosen(channel_memory(rows, kind));
+  BlockShare block = chosen(channel_memory(rows, kind, layer));
   const double all_rows = rows.tokens() * number(whole.model.experts_per_token);
   block.postponed = products_of_weights(channel_weights(local.model, kind), all_rows);
   // Rows that came from other ranks are not made again, nor what was normed for it.

@@ -62,15 +62,26 @@ double product_rows(const MemoryRequest& request, const ProductWeight& weight) {
   return request.tokens() * (weight.count > 1 ? number(request.model.experts_per_token) : 1);
 }
 
-std::vector<ProductWeight> all_layer_weights(const MemoryRequest& request) {
-  std::vector<ProductWeight> weights;
-  for (const recipe::ChannelMixer mixer : request.model.channel_mixers_used()) {
-    for (const ProductWeight& weight : channel_weights(request.model, mixer)) weights.push_back(weight);
+// Of each kind of layer; where tensors are frozen, of each layer and its adapters.
+std::vector<LayerProduct> all_layer_products(const MemoryRequest& request) {
+  std::vector<LayerProduct> products;
+  const recipe::ModelConfig& model = request.model;
+  if (request.passes == nullptr) {
+    for (const recipe::ChannelMixer mixer : model.channel_mixers_used()) {
+      for (const ProductWeight& weight : channel_weights(model, mixer)) products.push_back({weight});
+    }
+    for (const recipe::Mixer mixer : recipe::mixers_used(model)) {
+      for (const ProductWeight& weight : mixer_weights(request, mixer)) products.push_back({weight});
+    }
+    return products;
   }
-  for (const recipe::Mixer mixer : recipe::mixers_used(request.model)) {
-    for (const ProductWeight& weight : mixer_weights(request, mixer)) weights.push_back(weight);
+  for (int64_t l = 0; l < model.layers; ++l) {
+    const int64_t number = number_of_layer(request, l);
+    for (const auto& list : {channel_weights(model, model.channel_mixer(l)), mixer_weights(request, model.mixer(l))}) {
+      for (const ProductWeight& weight : list) std::ranges::move(with_adapters(request, number, weight), std::back_inserter(products));
+    }
   }
-  return weights;
+  return products;
 }
 
 ThreadScratch row_product_scratch(const MemoryRequest& request) {
@@ -79,12 +90,13 @@ ThreadScratch row_product_scratch(const MemoryRequest& request) {
     const ThreadScratch own = scratch_of(request, product);
     most = {std::max(most.sums, own.sums), std::max(most.block, own.block), std::max(most.threads, own.threads)};
   };
-  for (const ProductWeight& weight : all_layer_weights(request)) {
+  for (const auto& [weight, passes] : all_layer_products(request)) {
     const double rows = product_rows(request, weight), groups = number(weight.count), out = number(weight.out), in = number(weight.in);
     const bool up = weight.role == ProductRole::kUp, swiglu = request.model.channel == recipe::Channel::kSwiglu;
     add({rows, groups, in, out, up && swiglu});
-    if (up && request.evaluates) add({rows, groups, in, out, swiglu, false});
-    add({rows, groups, out, in, false, weight.role != ProductRole::kDown});
+    const bool backward = passes.input_gradient || passes.own_gradient;
+    if (up && (request.evaluates || !backward)) add({rows, groups, in, out, swiglu, false});
+    if (passes.input_gradient) add({rows, groups, out, in, false, weight.role != ProductRole::kDown});
   }
   return most;
 }
@@ -93,7 +105,8 @@ ThreadScratch row_product_scratch(const MemoryRequest& request) {
 double weight_gradient_scratch(const MemoryRequest& request) {
   const double e = number(element_bytes(request.dtype));
   double dy = 0, x = 0;
-  for (const ProductWeight& weight : all_layer_weights(request)) {
+  for (const auto& [weight, passes] : all_layer_products(request)) {
+    if (!passes.own_gradient) continue;
     const double rows = std::min(4096.0, product_rows(request, weight));
     const double ends = weight.count > 1 && request.dtype == recipe::Dtype::kBf16 ? 16 * number(weight.count) : 0;  // half a rounding each
     dy = std::max(dy, e * rows * number(weight.out));
@@ -156,13 +169,16 @@ ThreadBuffer attention_forward_buffer(const MemoryRequest& request, const recipe
 
 constexpr double kHeadChunk = 256, kLossTokens = 512;
 
-// Tokens are shared among threads, then blocks of the vocabulary.
+// Tokens are shared among threads, then blocks of the vocabulary. A head that does not train has no second part, and a
+// block's terms die with the block.
 std::array<ThreadBuffer, 2> loss_buffers(const MemoryRequest& request) {
   const double e = number(element_bytes(request.dtype)), tokens = std::min(kLossTokens, request.tokens()),
                threads = number(request.threads);
   const double rows = std::min(kHeadChunk, request.tokens());
-  return {{{std::min(threads, std::ceil(tokens / kHeadChunk)), rows * (kHeadChunk + number(request.model.hidden)) * 4},
-           {std::min(threads, std::ceil(number(request.model.vocabulary) / kHeadChunk)), kHeadChunk * tokens * e}}};
+  const bool trains = passes_of_head(request).own_gradient;
+  return {{{std::min(threads, std::ceil(tokens / kHeadChunk)),
+            rows * ((kHeadChunk + number(request.model.hidden)) * 4 + (trains ? 0 : kHeadChunk * e))},
+           {trains ? std::min(threads, std::ceil(number(request.model.vocabulary) / kHeadChunk)) : 0, kHeadChunk * tokens * e}}};
 }
 
 // ---- the recurrence (kernels/linear_recurrence: plan.cpp, cpu_walk.h, cpu_worker.cpp)
@@ -292,8 +308,14 @@ std::vector<ProductWeight> products_of(const recipe::ModelConfig& model, const s
       continue;
     if (joins) {
       products.back().out += tensor.out;
+      products.back().parts.push_back({tensor.name, tensor.out});
     } else {
-      products.push_back({tensor.out, tensor.in, tensor.of_expert ? model.experts : 1, product_role(tensor.role)});
+      products.push_back({tensor.out,
+                          tensor.in,
+                          tensor.of_expert ? model.experts : 1,
+                          product_role(tensor.role),
+                          {{tensor.name, tensor.out}},
+                          tensor.of_expert});
     }
   }
   return products;
@@ -311,10 +333,16 @@ std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, rec
 
 bool packs(const MemoryRequest& request) { return !request.on_gpu && request.dtype != recipe::Dtype::kFp64; }
 
-double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight) {
+double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight, const layout::TensorPasses& passes) {
   const double out = number(weight.out), in = number(weight.in);
   return number(element_bytes(request.dtype)) * number(weight.count) *
-         (panel_elements(request, in, out) + panel_elements(request, out, in));
+         (panel_elements(request, in, out) + (passes.input_gradient ? panel_elements(request, out, in) : 0));
+}
+
+double packed_product_bytes(const MemoryRequest& request, int64_t layer, const ProductWeight& weight) {
+  double sum = 0;
+  for (const auto& [each, passes] : with_adapters(request, layer, weight)) sum += packed_weight_bytes(request, each, passes);
+  return sum;
 }
 
 double kept_by_threads(const MemoryRequest& request) {
@@ -335,7 +363,7 @@ double buffers_of_threads(const MemoryRequest& request, bool loss) {
     if (sizes.recurrence.heads > 0 && !sizes.recurrence.causal) buffers.push_back(set_buffer(request, sizes.recurrence));
     if (sizes.attention.heads == 0) continue;
     buffers.push_back(attention_forward_buffer(request, sizes.attention));
-    buffers.push_back(attention_backward_buffer(request, sizes.attention));
+    if (goes_back_through(request, mixer)) buffers.push_back(attention_backward_buffer(request, sizes.attention));
   }
   // Each thread keeps the largest that it ever needed; the first ones get the work where there is little.
   std::sort(buffers.begin(), buffers.end(), [](const ThreadBuffer& a, const ThreadBuffer& b) { return a.bytes > b.bytes; });
@@ -351,6 +379,7 @@ double loss_workspace(const MemoryRequest& request) {
   const double tokens = std::min(kLossTokens, request.tokens()), vocabulary = number(request.model.vocabulary);
   const double e = number(element_bytes(request.dtype)), wide = number(wide_bytes(request.dtype));
   if (!packs(request)) return tokens * vocabulary * (3 * wide + e);
+  if (!passes_of_head(request).own_gradient) return 0;
   const double blocks = std::ceil(vocabulary / kHeadChunk);
   return blocks * tokens * (e * kHeadChunk + 4) + 12 * tokens + e * panel_elements(request, kLossTokens, number(request.model.hidden));
 }

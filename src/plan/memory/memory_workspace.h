@@ -3,7 +3,9 @@
 // threads for the next call and grows to the largest request.
 #pragma once
 
+#include "layout/freezing.h"
 #include "plan/memory/memory.h"
+#include "plan/memory/weight_passes.h"
 #include "recipe/mixers.h"
 
 namespace longhaul::plan {
@@ -17,13 +19,35 @@ struct ProductWeight {
   int64_t out = 0, in = 0;
   int64_t count = 1;  // number of experts
   ProductRole role = ProductRole::kPlain;
+  struct Part {
+    std::string name;  // in the layer: "mixer.query"; in an expert: "up"
+    int64_t out = 0;
+  };
+  std::vector<Part> parts{};  // the logical weights
+  bool of_expert = false;
 };
 // For one layer; the head is separate.
 std::vector<ProductWeight> mixer_weights(const MemoryRequest& request, recipe::Mixer mixer);
 std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, recipe::ChannelMixer mixer);
 
 bool packs(const MemoryRequest& request);  // true: products on the CPU read packed weights
-double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight);
+// Of a weight whose products are these: a copy for y = x Wᵀ, and one for the gradient of x.
+double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight, const layout::TensorPasses& passes = {});
+double packed_product_bytes(const MemoryRequest& request, int64_t layer, const ProductWeight& weight);  // with adapters
+
+// Which products of a weight are computed: all, where nothing is frozen. layer: its number in the whole
+// model.
+layout::TensorPasses passes_of(const MemoryRequest& request, int64_t layer, const ProductWeight& weight);
+layout::TensorPasses passes_of_head(const MemoryRequest& request);
+int64_t number_of_layer(const MemoryRequest& request, int64_t layer);  // in the whole model
+// Whether a backward pass goes through the operators of some layer with this mixer.
+bool goes_back_through(const MemoryRequest& request, recipe::Mixer mixer);
+struct LayerProduct {
+  ProductWeight weight;
+  layout::TensorPasses passes{};
+};
+// The weight's product, and those of its adapters: A of all of them together, each B by itself.
+std::vector<LayerProduct> with_adapters(const MemoryRequest& request, int64_t layer, const ProductWeight& weight);
 
 double kept_by_threads(const MemoryRequest& request);  // for linear layers
 // Each thread's scratch for the mixers and, with `loss`, for the loss (kernels/scratch.h).

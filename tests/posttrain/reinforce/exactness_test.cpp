@@ -17,9 +17,9 @@ namespace longhaul::posttrain {
 namespace {
 
 recipe::ModelConfig small_model(const std::string& mixers) {
-  return recipe::load_defaults({"model.layers=2", "model.hidden=64", "model.vocabulary=40", "model.heads=4", "model.kv_heads=2",
+  return recipe::load_defaults({"model.layers=2", "model.hidden=64", "model.vocabulary=257", "model.heads=4", "model.kv_heads=2",
                                 "model.head_dim=16", "model.mixers=" + mixers, "model.intermediate=96", "model.rotary_dim=8",
-                                "data.source=libtorch"})
+                                "data.tokenizer=bytes"})
       .recipe.model;
 }
 
@@ -34,7 +34,7 @@ Gaps gaps(const recipe::ModelConfig& config, int64_t prompt_tokens) {
   model::Decoder decoder(config, Precision::named("fp32"));
   decoder.parameters().initialise(7);
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < prompt_tokens; ++i) ids.push_back((i * 7 + 3) % 40);
+  for (int64_t i = 0; i < prompt_tokens; ++i) ids.push_back((i * 7 + 3) % 257);
   const auto text = generate::generate(decoder, ids, {.tokens = 60, .temperature = 1, .top_p = 1, .seed = 5, .log_probabilities = true});
   ids.insert(ids.end(), text.ids.begin(), text.ids.end());
   model::LocalOps ops;
@@ -43,7 +43,7 @@ Gaps gaps(const recipe::ModelConfig& config, int64_t prompt_tokens) {
   Gaps gaps;
   for (size_t t = 0; t < text.ids.size(); ++t) {
     const Tensor row = logits[prompt_tokens + static_cast<int64_t>(t) - 1].contiguous();
-    const double trained = generate::log_probability(std::span(row.const_data_ptr<float>(), 40), text.ids[t], 1);
+    const double trained = generate::log_probability(std::span(row.const_data_ptr<float>(), 257), text.ids[t], 1);
     gaps.largest = std::max(gaps.largest, std::abs(trained - text.log_probabilities[t]));
     gaps.differing += trained != text.log_probabilities[t] ? 1 : 0;
     ++gaps.tokens;
