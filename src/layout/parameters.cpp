@@ -359,6 +359,9 @@ Placement placement_of(const ParameterSpec& spec, const Mesh& mesh, int64_t pipe
                    .hint = fmt::format("parallel.ep={}", most_that_divides(split.experts, ep))});
     }
     placement.pins.push_back({Axis::kEp, even_owner(split.experts, ep, spec.expert)});
+    // Adapters that the ranks of an expert would hold whole: where it has one rank, that is no axis of copies,
+    // and their gradients are summed with those of the expert.
+    if (split.over == SplitOver::kNothing && mesh.size(Axis::kEtp) == 1) placement.dimensions[0].push_back({Axis::kEtp, 1});
   }
   if (split.over != SplitOver::kNothing) {
     Axis axis = split.over == SplitOver::kExpertTensor ? Axis::kEtp : Axis::kTp;
