@@ -26,11 +26,9 @@ bool fits(const std::string& pattern, const ParameterSpec& spec) {
   return matches_glob(pattern, spec.tensor.name) || (of_word && matches_glob(pattern, last_word(spec.tensor.name)));
 }
 
-// A cut of the matrix's other side is none of this one's. Ranks that share an expert's tensors are refused
-// (model/experts/expert_adapters.h), so no adapter of an expert may count as a copy that they hold together.
+// A cut of the matrix's other side is none of this one's.
 SplitRule split_of(const SplitRule& matrix, int64_t dimension) {
   if (matrix.over != SplitOver::kNothing && matrix.dimension == dimension) return matrix;
-  if (matrix.over == SplitOver::kExpertTensor) return {.over = matrix.over, .dimension = 0, .experts = matrix.experts};
   return {.experts = matrix.experts};
 }
 
