@@ -1,9 +1,9 @@
-// What the engine tells of the tokens that it draws, beside one pass of the same weights over the whole text: to the bit.
+// What the engine tells of the tokens that it draws, beside one pass of the same weights over the whole text. The two go
+// through other kernels, and differ by roundings of fp32.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "generate/generate.h"
 #include "layout/sequence_view.h"
@@ -25,7 +25,7 @@ recipe::ModelConfig small_model(const std::string& mixers) {
 
 struct Gaps {
   double largest = 0;
-  int64_t differing = 0, tokens = 0;
+  int64_t tokens = 0;
 };
 
 // Of 60 tokens that follow on a prompt of `prompt` tokens.
@@ -45,7 +45,6 @@ Gaps gaps(const recipe::ModelConfig& config, int64_t prompt_tokens) {
     const Tensor row = logits[prompt_tokens + static_cast<int64_t>(t) - 1].contiguous();
     const double trained = generate::log_probability(std::span(row.const_data_ptr<float>(), 257), text.ids[t], 1);
     gaps.largest = std::max(gaps.largest, std::abs(trained - text.log_probabilities[t]));
-    gaps.differing += trained != text.log_probabilities[t] ? 1 : 0;
     ++gaps.tokens;
   }
   return gaps;
@@ -54,7 +53,7 @@ Gaps gaps(const recipe::ModelConfig& config, int64_t prompt_tokens) {
 TEST(Exactness, OfEngineAndTrainer) {
   for (const std::string mixers : {"softmax", "lightning", "lightning,softmax"}) {
     const Gaps found = gaps(small_model(mixers), 20);
-    std::printf("%s: %ld of %ld differ, by at most %.3g\n", mixers.c_str(), found.differing, found.tokens, found.largest);
+    EXPECT_EQ(found.tokens, 60) << mixers;
     EXPECT_LT(found.largest, 1e-5) << mixers;
   }
 }
