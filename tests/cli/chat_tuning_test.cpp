@@ -158,7 +158,8 @@ TEST_F(ChatTuning, ABadSampleStopsTheStartAndNothingIsLeft) {
   const ProcessResult trained = longhaul({"train", at("tiny.toml"), "data.source=" + at("bad.jsonl"), "--run", at("bad")});
   EXPECT_EQ(trained.status, 65);
   EXPECT_THAT(trained.errors, AllOf(HasSubstr("bad.jsonl:2"), HasSubstr("fields prompt"), HasSubstr("data.skip_bad_lines=true")));
-  EXPECT_TRUE(fs::is_empty(folder_ / "bad" / "checkpoints")) << "the run has its folder before it reads";
+  for (const auto& entry : fs::directory_iterator(folder_ / "bad" / "checkpoints"))  // the claim of a start stays
+    EXPECT_EQ(entry.path().filename(), ".generations");
   EXPECT_FALSE(fs::exists(folder_ / "bad" / "chat_template.jinja"));
 }
 
