@@ -32,7 +32,7 @@ class TextStage {
   using TokenLoss = std::function<Tensor(const kernels::TokenLogProbabilities& tokens, const layout::SequenceView& view)>;
   Tensor forward(model::Context& context, const PackedText& text, const Tensor& entering, const kernels::LogProbabilityOptions& options,
                  const TokenLoss& loss) const;
-  train::StageInput input(const PackedText& text) const;                                          // as Task::stage_input
+  train::StageInput input(const PackedText& text) const;  // as Task::stage_input
 
  private:
   layout::SequenceView view_of(const PackedText& text) const { return {text.layout, ranks_.share()}; }

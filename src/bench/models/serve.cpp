@@ -16,8 +16,7 @@ namespace longhaul::bench {
 namespace {
 
 Timing timing_of_runs(const std::vector<double>& milliseconds) {
-  return {median(milliseconds), *std::ranges::min_element(milliseconds), *std::ranges::max_element(milliseconds),
-          std::ssize(milliseconds)};
+  return {median(milliseconds), *std::ranges::min_element(milliseconds), *std::ranges::max_element(milliseconds), std::ssize(milliseconds)};
 }
 
 serve::LoadedModel random_model(const ServeRequest& request, const recipe::ModelConfig& config) {

@@ -47,7 +47,9 @@ std::string Driving::refusal(const std::string& name, const NodeHello& hello) co
   for (const auto& [known, record] : ledger_.nodes) {
     // A rebooted machine is another attempt, and so is a pod that runs elsewhere under its old name: both are
     // checked first.
-    const auto blocked = [&, &record = record] { return record.state == "evicted" && record.until_s > now_s_ && record.boot_id == hello.boot_id; };
+    const auto blocked = [&, &record = record] {
+      return record.state == "evicted" && record.until_s > now_s_ && record.boot_id == hello.boot_id;
+    };
     if (known == name && blocked()) return fmt::format("it was evicted: {}", record.reason);
     // Under another name, except where several nodes share a machine.
     if (known == name || record.host != hello.host || !blocked()) continue;
@@ -234,7 +236,9 @@ void Driving::missing_ranks(const std::string& name, const NodeHello& hello, boo
   std::vector<int64_t> missing;
   for (auto& [number, rank] : ranks_) {
     if (rank.node != name || rank.state == Rank::State::kEnded || rank.state == Rank::State::kLost) continue;
-    const auto speaks_of = [&, wanted = number](const auto& known) { return known.rank == wanted && known.generation == ledger_.generation; };
+    const auto speaks_of = [&, wanted = number](const auto& known) {
+      return known.rank == wanted && known.generation == ledger_.generation;
+    };
     if (std::ranges::any_of(hello.running, speaks_of)) continue;
     missing.push_back(number);
     rank.state = Rank::State::kLost;

@@ -77,7 +77,6 @@ std::unique_ptr<train::Task> make_reward(const train::TaskRequest& request) {
   return task;
 }
 
-
 std::string use_reward(const recipe::Recipe& recipe, const std::string& run, const std::string& /*prompt*/) {
   return fmt::format("rewards {} --data {}", run, shell_quoted(recipe.outside.text("preference.data")));
 }

@@ -169,7 +169,8 @@ TEST_F(DriverComesBack, WithoutAJournalItGoesOnBehindEveryGenerationThatAnybodyK
   bench->train(25, 27);
   ASSERT_EQ(bench->incidents.size(), 1U) << "ranks that trained were ended, and nothing else tells why steps are done again";
   EXPECT_EQ(bench->incidents[0].fault, "driver_away");
-  EXPECT_THAT(bench->incidents[0].evidence, ::testing::Contains(HasSubstr("does not know generation 7: its ranks 0, 1 on node-0 are ended at step 30")));
+  EXPECT_THAT(bench->incidents[0].evidence,
+              ::testing::Contains(HasSubstr("does not know generation 7: its ranks 0, 1 on node-0 are ended at step 30")));
 }
 
 TEST_F(DriverComesBack, AFirstStartWithoutAJournalKnowsWhatStatusSaid) {
