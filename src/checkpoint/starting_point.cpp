@@ -249,7 +249,7 @@ void StartingPoint::read(const std::vector<StateEntry>& state, const recipe::Loa
       continue;
     }
     const Tensor view = entry.view;
-    if (!upcycling && entry.shape != shapes_.at(entry.name)) {
+    if (!upcycling && grows_vocabulary(recipe.recipe.model) && entry.shape != shapes_.at(entry.name)) {
       read_growing(entry);
       continue;
     }
