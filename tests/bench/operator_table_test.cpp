@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/clock.h"
 #include "bench/models/train.h"
 #include "plan/flops.h"
 #include "recipe/load.h"
@@ -74,6 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Models, OperatorWork,
 
 TEST(OperatorTimes, WhatIsInsideIsNotCountedTwice) {
   OperatorClock clock(at::kCPU);
+  const Stopwatch watch;
   {
     const OperatorFrame outer("outer");
     for (int i = 0; i < 3; ++i) {
@@ -85,6 +87,7 @@ TEST(OperatorTimes, WhatIsInsideIsNotCountedTwice) {
     kernels::count_flops(7);
     std::thread([] { const OperatorFrame beside("beside"); }).join();
   }
+  const double passed = watch.milliseconds();
   kernels::count_flops(1000);  // of no operator
   std::map<std::string, OperatorTime> rows;
   for (const OperatorTime& row : clock.rows()) rows[row.op] = row;
@@ -95,6 +98,7 @@ TEST(OperatorTimes, WhatIsInsideIsNotCountedTwice) {
   EXPECT_EQ(rows["outer"].flops, 7);
   EXPECT_GE(rows["outer"].milliseconds, 0) << "the thread lies in it too";
   EXPECT_GT(rows["inner"].milliseconds, 0);
+  EXPECT_LE(rows["outer"].milliseconds + rows["inner"].milliseconds + rows["beside"].milliseconds, passed) << "each moment once";
 }
 
 TEST(OperatorTimes, AreShownForOneStep) {
