@@ -5,6 +5,7 @@
 #include "checkpoint/state.h"
 #include "language/text_stage.h"
 #include "model/decoder.h"
+#include "recipe/recipe.h"
 
 namespace longhaul::posttrain {
 

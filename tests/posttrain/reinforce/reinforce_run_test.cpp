@@ -206,6 +206,15 @@ TEST_F(ReinforceRun, TheFirstUpdateOfABatchHasRatiosOfOne) {
 }
 
 // The engine reads the weights that the trainer has just written: in fp64 nothing but the order of sums is between them.
+// What the loss sees: only ratios that have left 1 can be clipped.
+TEST_F(ReinforceRun, LaterUpdatesOfABatchAreClipped) {
+  start("run", {"train.steps=4", "reinforce.updates=4", "reinforce.clip_low=0.01", "reinforce.clip_high=0.01"});
+  const std::vector<double> high = metric("run", "policy/clipped_high"), low = metric("run", "policy/clipped_low");
+  ASSERT_EQ(high.size(), 4U);
+  EXPECT_EQ(high[0] + low[0], 0);
+  EXPECT_GT(high[3] + low[3], 0);
+}
+
 TEST_F(ReinforceRun, TheEngineHasTheTrainersLogProbabilities) {
   start("run", {"train.steps=8", "optim.lr=0.05"});
   for (const int64_t step : {1, 4, 8}) {
