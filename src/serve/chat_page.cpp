@@ -111,6 +111,7 @@ async function ask(text) {
   let answer = "", pieces = 0, first = 0, rest = "", usage = null;
   asking = new AbortController();
   $("send").disabled = !($("stop").disabled = false);
+  document.body.dataset.state = "answering";
   try {
     const reply = await fetch(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body), signal: asking.signal});
     if (!reply.ok) throw new Error((await reply.json()).error.message);
@@ -142,6 +143,7 @@ async function ask(text) {
   }
   if (chat && answer) messages.push({role: "assistant", content: answer});
   asking = null;
+  document.body.dataset.state = "answered";
   $("send").disabled = !($("stop").disabled = true);
   $("text").focus();
 }
