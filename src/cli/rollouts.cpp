@@ -23,27 +23,6 @@ struct RolloutsArguments {
   bool json = false;
 };
 
-ordered_json json_of(const RolloutLine& line) {
-  ordered_json parts = ordered_json::object();
-  for (const auto& [name, value] : line.parts) parts[name] = value;
-  return {{"prompt_number", line.prompt_number},
-          {"task", line.task},
-          {"level", line.level},
-          {"prompt", line.prompt},
-          {"right_answer", line.right_answer},
-          {"answer", line.answer},
-          {"ended", line.ended},
-          {"reward", line.reward},
-          {"shaped", line.shaped},
-          {"parts", parts},
-          {"advantage", line.advantage},
-          {"ids", line.ids},
-          {"log_probabilities", line.log_probabilities},
-          {"old", line.old},
-          {"generated", line.generated},
-          {"ratios", line.ratios}};
-}
-
 // In one line, with what stands for line ends.
 std::string shown(const std::string& text) {
   std::string line;
@@ -91,7 +70,7 @@ ExitCode run_rollouts(const RolloutsArguments& arguments) {
     return ExitCode::kDone;
   }
   ordered_json answers = ordered_json::array();
-  for (const RolloutLine& line : lines) answers.push_back(json_of(line));
+  for (const RolloutLine& line : lines) answers.push_back(posttrain::to_json(line));
   print_json(
       {{"step", lines.empty() ? 0 : lines.front().step}, {"steps", posttrain::steps_with_rollouts(arguments.run)}, {"answers", answers}});
   return ExitCode::kDone;

@@ -27,6 +27,15 @@ namespace {
 std::atomic<OperatorClock::Recording*> running{nullptr};
 thread_local int64_t innermost = -1;
 
+void add_to_innermost(double flops, double bytes) {
+  if (!operators_are_timed()) return;
+  OperatorClock::Recording* const recording = running.load(std::memory_order_relaxed);
+  const std::lock_guard lock(recording->mutex);
+  OperatorClock::Recording::Entry& entry = recording->entries[static_cast<size_t>(innermost)];
+  entry.flops += flops;
+  entry.bytes += bytes;
+}
+
 }  // namespace
 
 OperatorClock::OperatorClock(at::Device device) : recording_(new Recording{.device = device, .mutex = {}, .entries = {}}) {
@@ -101,23 +110,12 @@ void OperatorFrame::moves(const std::vector<Tensor>& tensors) {
 
 bool operators_are_timed() { return running.load(std::memory_order_relaxed) != nullptr && innermost >= 0; }
 
-void count_flops(double flops) {
-  if (!operators_are_timed()) return;
-  OperatorClock::Recording* const recording = running.load(std::memory_order_relaxed);
-  const std::lock_guard lock(recording->mutex);
-  recording->entries[static_cast<size_t>(innermost)].flops += flops;
-}
+void count_flops(double flops) { add_to_innermost(flops, 0); }
+void count_bytes(double bytes) { add_to_innermost(0, bytes); }
 
 void count_product(const Tensor& rows, const Tensor& weight) {
   if (!operators_are_timed()) return;
   count_flops(2.0 * static_cast<double>(rows.size(0)) * static_cast<double>(weight.size(-2) * weight.size(-1)));
-}
-
-void count_bytes(double bytes) {
-  if (!operators_are_timed()) return;
-  OperatorClock::Recording* const recording = running.load(std::memory_order_relaxed);
-  const std::lock_guard lock(recording->mutex);
-  recording->entries[static_cast<size_t>(innermost)].bytes += bytes;
 }
 
 }  // namespace longhaul::kernels

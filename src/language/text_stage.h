@@ -36,7 +36,7 @@ class TextStage {
 
  private:
   layout::SequenceView view_of(const PackedText& text) const { return {text.layout, ranks_.share()}; }
-  // What the stage returns; at_end makes it of the last hidden states, normed, in the last stage.
+  // Returns the stage's result; in the last stage at_end makes it from the last hidden states, normed.
   Tensor through(model::Context& context, const PackedText& text, const Tensor& entering, const layout::SequenceView& view,
                  const std::function<Tensor(Tensor hidden)>& at_end) const;
 

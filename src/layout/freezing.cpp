@@ -98,7 +98,7 @@ std::vector<TensorPasses> tensor_passes(const std::vector<ParameterSpec>& list) 
   bool before = false;  // something that comes before the block trains
   for (auto begin = list.begin(); begin != list.end();) {
     const auto end = std::find_if(begin, list.end(), [&, block = block_of(*begin)](const auto& spec) { return block_of(spec) != block; });
-    // What a router scales does not depend on it.
+    // A router does not change the input of what it scales.
     const bool within = std::any_of(begin, end, [](const ParameterSpec& spec) {
       return spec.trainable && !reads_within_mixer(spec) && spec.tensor.role != Role::kRouter;
     });

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// What the row asks: the texts of its messages.
+// The question of the row: the texts of its messages.
 std::string asked(const ReadRecord& record) {
   std::string text;
   for (const ordered_json& message : record.columns.at("prompt")) text += message.at("content").get<std::string>();

@@ -28,7 +28,7 @@ struct TaskRequest {
   std::filesystem::path run_folder{};         // for files that the task writes beside the checkpoints; empty: it writes none
 };
 
-// What the data of a task are opened with, before there is a model.
+// Everything that opening the data of a task may ask for, before there is a model.
 struct DataRequest {
   const recipe::Recipe& recipe;
   std::filesystem::path cache;  // for what can be worked out again

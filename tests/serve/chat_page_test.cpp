@@ -20,8 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Writes letters, so that the text of a page is the text of the answer.
-LoadedModel model_of_letters(const ModelShelf::Entry&) {
+// A model with random weights, which writes any bytes.
+LoadedModel small_chat_model(const ModelShelf::Entry&) {
   recipe::ModelConfig config = longhaul::testing::hybrid_pre_norm_tied();
   config.vocabulary = 257;
   LoadedModel loaded;
@@ -38,7 +38,7 @@ LoadedModel model_of_letters(const ModelShelf::Entry&) {
 
 class ChatPage : public ::testing::Test {
  protected:
-  ChatPage() : server_(options(), {{"letters", "letters"}}, model_of_letters) {
+  ChatPage() : server_(options(), {{"small", "small"}}, small_chat_model) {
     thread_.post([this] { server_.run(); });
   }
   ~ChatPage() override {

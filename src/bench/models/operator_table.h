@@ -1,4 +1,4 @@
-// What `bench train --by-operator` prints: where the time of a training step goes, operator by operator.
+// The output of `bench train --by-operator`: where the time of a training step goes, operator by operator.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

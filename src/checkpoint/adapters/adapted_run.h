@@ -39,7 +39,7 @@ class AdaptedRun {
   recipe::LoadedRecipe recipe_;
 };
 
-// What stands in a run folder beside the checkpoints and belongs to the model: tokenizer, chat template, the
+// The files of a run folder that stand beside the checkpoints and belong to the model: tokenizer, chat template, the
 // files of an import.
 void carry_beside(storage::FileSystem& files, const std::filesystem::path& run, const std::filesystem::path& to);
 

@@ -226,7 +226,7 @@ AdapterReport import_adapter(const fs::path& base, const fs::path& adapter, cons
     if (of.empty()) return read_base(tensor);
     if (spec.tensor.role == layout::Role::kAdapterDown) return tensors.read(of, Piece::kDown);
     if (spec.tensor.role == layout::Role::kAdapterUp) return tensors.read(of, Piece::kUp);
-    // What is trained here is the difference from the length that the row had.
+    // The trained value is the difference from the length that the row had.
     return tensors.read(of, Piece::kMagnitude) - at::linalg_vector_norm(read_base(of).to(at::kFloat), 2, at::IntArrayRef{1});
   };
   weights.manifest.run_id = "imported";

@@ -1,4 +1,4 @@
-// What an exported model needs to talk as it was taught to: the chat template of the run in place of the one that
+// The files that an exported model needs to talk as it was taught to: the chat template of the run in place of the one that
 // an import carried along, the tokenizer with the tokens that it got, and the token that ends an answer among
 // those at which other programs stop.
 #pragma once

@@ -39,7 +39,7 @@ class TokenDataset {
   const std::filesystem::path& folder() const { return folder_; }
 
   int64_t length(int64_t document) const;  // tokens, without separator
-  // What is predicted of a document: each of its tokens and its end; of a whole document (ShardIdentity) each token but the first.
+  // The labels of a document: each of its tokens and its end; for a whole document (ShardIdentity) each token but the first.
   int64_t labels(int64_t document) const { return length(document) + labels_more(); }
   int64_t labels() const { return tokens_ + labels_more() * documents_; }  // of all documents
   int64_t labels_more() const { return identity_.whole() ? -1 : 1; }       // labels of a document beyond its tokens

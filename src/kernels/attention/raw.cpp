@@ -87,7 +87,7 @@ AttentionBy choose_attention(const AttentionProblem& problem, bool sums) {
   }));
 }
 
-// Of the forward pass; the backward pass has two products for each of its.
+// The operations of the forward pass; the backward pass has two products for each of them.
 static double attention_flops(const AttentionProblem& problem) {
   if (!operators_are_timed()) return 0;
   double pairs = 0;

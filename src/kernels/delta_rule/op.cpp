@@ -53,7 +53,7 @@ void check_delta_decay(const DeltaRuleProblem& problem) {
     refuse_argument(kDeltaRuleOp, "log_decay", "0 or less", fmt::format("{}", largest));
 }
 
-// Of the forward pass, token by token: the state is read for the key, takes what its value lacks, and is read by the query.
+// The operations of the forward pass, token by token: the state is read for the key, takes what its value lacks, and is read by the query.
 double delta_rule_flops(const DeltaRuleProblem& problem) {
   return 6.0 * static_cast<double>(problem.tokens() * problem.heads() * problem.in.k_tgk.size(2) * problem.in.v_thv.size(2));
 }

@@ -132,7 +132,7 @@ RecurrenceProblem with_recurrence_keys(RecurrenceProblem problem) {
   return problem;
 }
 
-// Of the forward pass, token by token: the state takes a key's value and is read by a query. The backward pass has twice as many.
+// The operations of the forward pass, token by token: the state takes a key's value and is read by a query. The backward pass has twice as many.
 static double recurrence_flops(const RecurrenceProblem& problem) {
   return 4.0 * static_cast<double>(problem.tokens() * problem.heads() * problem.q_thk.size(2) * problem.v_thv.size(2));
 }

@@ -9,7 +9,7 @@
 namespace longhaul::model {
 namespace {
 
-// Of expert e: a name for each of its matrices in `of`.
+// For each expert, the names of those of its matrices that `of` lists.
 std::vector<std::vector<std::string>> names_beside(const std::vector<std::vector<std::string>>& names, const std::vector<size_t>& of,
                                                    std::string (*named)(std::string_view)) {
   std::vector<std::vector<std::string>> all;

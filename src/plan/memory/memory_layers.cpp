@@ -18,7 +18,7 @@ recipe::BlockSizes sizes_of(const MemoryRequest& request) {
           .hidden = hidden_bytes(request)};
 }
 
-// What a block keeps and needs beside or instead of `memory` where tensors are frozen and have adapters.
+// The memory that a block keeps and needs beside or instead of `memory` where tensors are frozen and have adapters.
 void with_passes(const MemoryRequest& request, int64_t layer, bool mixer, double inner, BlockMemory& memory) {
   if (request.passes == nullptr || layer < 0) return;
   const WeightPasses::BlockAdapters& block = request.passes->block(layer, mixer);

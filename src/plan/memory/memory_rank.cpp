@@ -216,7 +216,7 @@ class RankPlan {
     if (!whole_.offload) return states + attention.total();
     return share_.small(states) + share_.small(attention.output) + share_.small(attention.log_sums);
   }
-  // Of a forward pass that keeps nothing.
+  // The memory of a forward pass that keeps nothing.
   double evaluation_of(int64_t layer) const {
     return std::max(mixer_memory(share_.local, layer).evaluation,
                     channel_memory(share_.local, whole_.model.channel_mixer(layer), layer).evaluation);

@@ -62,7 +62,7 @@ double product_rows(const MemoryRequest& request, const ProductWeight& weight) {
   return request.tokens() * (weight.count > 1 ? number(request.model.experts_per_token) : 1);
 }
 
-// Of each kind of layer; where tensors are frozen, of each layer and its adapters.
+// The memory of each kind of layer; where tensors are frozen, of each layer and its adapters.
 std::vector<LayerProduct> all_layer_products(const MemoryRequest& request) {
   std::vector<LayerProduct> products;
   const recipe::ModelConfig& model = request.model;

@@ -31,7 +31,7 @@ std::vector<ProductWeight> mixer_weights(const MemoryRequest& request, recipe::M
 std::vector<ProductWeight> channel_weights(const recipe::ModelConfig& model, recipe::ChannelMixer mixer);
 
 bool packs(const MemoryRequest& request);  // true: products on the CPU read packed weights
-// Of a weight whose products are these: a copy for y = x Wᵀ, and one for the gradient of x.
+// The packed copies of a weight with these products: a copy for y = x Wᵀ, and one for the gradient of x.
 double packed_weight_bytes(const MemoryRequest& request, const ProductWeight& weight, const layout::TensorPasses& passes = {});
 double packed_product_bytes(const MemoryRequest& request, int64_t layer, const ProductWeight& weight);  // with adapters
 

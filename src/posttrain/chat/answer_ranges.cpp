@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-// What a template that writes the date is told: the same files must make the same tokens on any day.
+// The date that templates are told, always the same one: the same files must make the same tokens on any day.
 std::tm date_of_preparation() {
   std::tm date{};
   date.tm_year = 125;
@@ -73,7 +73,7 @@ std::vector<size_t> answers_of(const ChatSample& sample) {
   return answers;
 }
 
-// Of a template with {% generation %} blocks: those of the last answer, where only it is learnt.
+// The ranges of a template with {% generation %} blocks: those of the last answer, where only it is learnt.
 std::vector<ByteRange> marked_ranges(const ChatSample& sample, const TemplateUse& use, const RenderedChat& all) {
   if (use.learnt == LearntPart::kAnswers) return all.written;
   const size_t earlier = render_beginning(sample, use, answers_of(sample).back(), false).written.size();

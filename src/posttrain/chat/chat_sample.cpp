@@ -178,7 +178,7 @@ bool calls_tools(const ordered_json& message) {
   return message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty();
 }
 
-// Who may speak after a message of that role; empty: of nobody.
+// The roles that may speak after a message of that role; empty: after the beginning.
 std::vector<std::string> allowed_after(const std::string& role, bool called) {
   if (role.empty()) return {"system", "developer", "user"};
   if (role == "system" || role == "developer") return {"user"};

@@ -55,7 +55,7 @@ struct Choice {
   bool good = true;
 };
 
-// What a row gives; nothing: it is of no use.
+// The sample of a row; nothing: the row is of no use.
 std::vector<Choice> choices_of(const AnswerRow& row, Unit unit) {
   const auto best = std::ranges::max_element(row.rewards) - row.rewards.begin();
   const auto worst = std::ranges::min_element(row.rewards) - row.rewards.begin();
@@ -194,7 +194,7 @@ AnswerEncoder::Encoded AnswerEncoder::encode_messages(const AnswerRow& row) cons
     std::vector<int32_t> prompt(encoded.ids.begin(), encoded.ids.begin() + first), answer(encoded.ids.begin() + first, encoded.ids.end());
     if (made.answers.empty()) made.prompt = prompt;
     if (prompt != made.prompt) refuse_prompt(row, "the same tokens of the prompt with both answers", chat.text.bytes());
-    // What the template writes after the end of the turn is not the model's.
+    // The model does not write what the template puts after the end of the turn.
     const auto end = end_of_turn_ ? std::find(answer.rbegin(), answer.rend(), *end_of_turn_) : answer.rbegin();
     if (end != answer.rend()) answer.erase(end.base(), answer.end());
     made.answers.push_back(std::move(answer));

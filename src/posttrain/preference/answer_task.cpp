@@ -131,7 +131,7 @@ Tensor AnswerTask::scores_of(int64_t count, int64_t columns, const Pack& pack, c
   const Tensor table = at::zeros({count, columns}, at::kDouble);
   scoring_ = true;
   for (int64_t round = 0; round < batches; round += replicas) {
-    // Who has no batch left goes along with the first one, of which nothing counts: experts may span replicas.
+    // A replica without a batch of its own goes along with the first one, of which nothing counts: experts may span replicas.
     const bool counts = round + own < batches;
     const int64_t first = counts ? (round + own) * each : 0, size = std::min(each, count - first);
     micro_batches_.assign(1, pack(first, size));
@@ -158,7 +158,7 @@ Tensor AnswerTask::scores_of(Side side, int64_t count, const std::string& phase,
   return scores_of(count, documents_of_sample(), pack, phase, go_on);
 }
 
-// Of the held-out samples the first ones, which have train.evaluate_tokens.
+// The first held-out samples, as many as have train.evaluate_tokens.
 int64_t AnswerTask::count_to_judge(bool whole) const {
   const auto& held_out = of(Side::kHeldOut);
   int64_t count = 0, tokens = 0;

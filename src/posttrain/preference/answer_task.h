@@ -61,7 +61,7 @@ class AnswerTask : public train::Task {
   // The summed loss of samples from scores_nd [samples, documents of one], which may have a gradient.
   virtual Tensor summed_loss(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd) const = 0;
   virtual double weight_of(Side side, const std::vector<int64_t>& samples) const = 0;
-  // What is told of them; names_of_metrics() has all names, the same on every rank.
+  // Their metrics; names_of_metrics() has all names, the same on every rank.
   virtual Metrics metrics_of(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd) const = 0;
   virtual std::vector<std::string> names_of_metrics() const = 0;
   virtual void before_step(int64_t /*step*/) {}             // called by prepare() first

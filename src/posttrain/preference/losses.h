@@ -37,7 +37,7 @@ struct LossNumbers {
   bool per_token = false;
 };
 
-// What answers got. reference_n is undefined where the loss needs none.
+// The scores that answers got. reference_n is undefined where the loss needs none.
 struct AnswerScores {
   Tensor policy_n, reference_n, tokens_n;
 };

@@ -36,7 +36,7 @@ class AnswerPacker {
 // The sum over each document's tokens of this row's values, [documents] in fp64, with gradient. values_t: [tokens]
 // of this context rank. Context ranks add up their shares; all get the sums, and the gradient of their own tokens.
 Tensor sums_of_documents(const Tensor& values_t, const layout::SequenceView& view, const parallel::Ranks& ranks);
-// What a context rank returns as its part of a loss that all of them have computed: the first one its value, the
+// The part that a context rank returns of a loss that all of them have computed: the first one its value, the
 // others nothing, and each the whole gradient.
 Tensor counted_once(const Tensor& loss, const layout::SequenceView& view);
 

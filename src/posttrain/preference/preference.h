@@ -37,7 +37,7 @@ class Preference final : public AnswerTask {
   Tensor reference_of(Side side, const std::string& phase);
   PackedAnswers mismatched(Side side, const std::vector<int64_t>& samples) const;
   double divergence_of(Side side, const std::vector<int64_t>& samples);
-  // Of some samples, for the loss: what answer `answer` got.
+  // The scores of answer number `answer` of some samples, for the loss.
   AnswerScores scores(Side side, const std::vector<int64_t>& samples, const Tensor& scores_nd, int64_t answer) const;
   Tensor numbers(Side side, const std::vector<int64_t>& samples, const std::function<double(const AnswerSample&)>& number) const;
 

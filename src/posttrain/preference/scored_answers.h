@@ -1,4 +1,4 @@
-// What a reward model (reward.h) says of the answers of a file: a score for each, and how well the scores agree with
+// The judgement of a reward model (reward.h) on the answers of a file: a score for each, and how well the scores agree with
 // what the file says of them.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What an answer is worth beside the others: advantages from rewards, and what a reward loses where an answer
+// The worth of an answer beside the others: advantages from rewards, and what a reward loses where an answer
 // is too long. Plain numbers in fp64 and pure functions; the losses that take them are in policy_loss.h.
 //
 // The answers of a group are those to one prompt. Rewards must be finite.
@@ -14,7 +14,7 @@ namespace longhaul::posttrain {
 // (Dr. GRPO, arXiv 2503.20783); kOthers: R − mean of the other answers (RLOO, arXiv 2402.14740).
 enum class Baseline { kDeviation, kMean, kOthers };
 
-// Of one group; a group of one answer has R itself. Answers with equal rewards have advantages of exactly 0.
+// Advantages of one group; a group of one answer has R itself. Answers with equal rewards have advantages of exactly 0.
 std::vector<double> group_advantages(std::span<const double> rewards, Baseline baseline, double eps = 1e-6);
 
 // (A − mean) / (s + eps) over all answers of a batch, each of which counts as often as its weight says (its
@@ -28,7 +28,7 @@ struct Estimated {
 };
 Estimated generalised_advantages(std::span<const double> rewards, std::span<const double> values, double gamma, double lambda);
 
-// What is added to the reward of an answer of so many tokens (DAPO, arXiv 2503.14476 §3.4): 0 up to limit − cache, then
+// The penalty that is added to the reward of an answer of so many tokens (DAPO, arXiv 2503.14476 §3.4): 0 up to limit − cache, then
 // down in a straight line to −1 at the limit. cache 0: always 0.
 double overlong_penalty(int64_t tokens, int64_t limit, int64_t cache);
 

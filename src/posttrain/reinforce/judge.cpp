@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/net/http.h"
 #include "base/process/limited_process.h"
+#include "base/text/text.h"
 #include "base/threads/parallel.h"
 #include "puzzles/engine/answers/answer.h"
 #include "puzzles/score.h"
@@ -17,13 +18,7 @@
 namespace longhaul::posttrain {
 namespace {
 
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
-}
-
-double share_from_the_beginning(const std::string& text, const std::string& right) {
+double share_from_the_beginning(std::string_view text, std::string_view right) {
   const auto same = std::ranges::mismatch(text, right).in1 - text.begin();
   const size_t longer = std::max(text.size(), right.size());
   return longer == 0 ? 1 : static_cast<double>(same) / static_cast<double>(longer);
@@ -41,14 +36,13 @@ double share_from_the_beginning(const std::string& text, const std::string& righ
 // The numbers of a verifier's lines.
 std::vector<double> numbers_in(const std::string& output, const Prompt& prompt, const std::string& verifier) {
   std::vector<double> numbers;
-  for (size_t begin = 0; begin < output.size();) {
-    const size_t end = std::min(output.find('\n', begin), output.size());
-    const std::string line = trimmed(output.substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string_view piece : split(output, '\n')) {
+    const std::string_view line = trimmed(piece);
     if (line.empty()) continue;
     double number = 0;
     const auto [read, error] = std::from_chars(line.data(), line.data() + line.size(), number);
-    if (error != std::errc() || read != line.data() + line.size()) refuse_verdict("a verdict is no number", line, prompt, verifier);
+    if (error != std::errc() || read != line.data() + line.size())
+      refuse_verdict("a verdict is no number", std::string(line), prompt, verifier);
     numbers.push_back(number);
   }
   return numbers;

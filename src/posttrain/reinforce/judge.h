@@ -43,7 +43,7 @@ class Judge {
   ReinforceOptions options_;
 };
 
-// Of the reward "regex": the last match in the last 4,096 bytes, or its first group; nothing where there is none.
+// The match that the reward "regex" judges: the last one in the last 4,096 bytes, or its first group; nothing where there is none.
 std::optional<std::string> last_match(const std::string& whole, const std::string& expression);
 
 }  // namespace longhaul::posttrain

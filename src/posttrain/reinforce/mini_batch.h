@@ -37,7 +37,7 @@ struct PackOptions {
 // The part of a replica. The groups must outlive it and stay where they are.
 std::vector<MicroBatch> micro_batches_of(const std::vector<Group*>& groups, const PackOptions& options);
 
-// What all answers of a mini-batch weigh together, those that are masked left out.
+// The weight of all answers of a mini-batch together, those that are masked left out.
 double weight_of(const std::vector<MicroBatch>& micro_batches, const ReinforceOptions& options);
 
 // The loss of a micro-batch, a scalar, from what the model says of its labels. Fills `l` and `sums`. Without old

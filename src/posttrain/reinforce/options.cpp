@@ -13,7 +13,7 @@
 namespace longhaul::posttrain {
 namespace {
 
-// What an algorithm is made of, and its usual bounds.
+// The parts of an algorithm, and its usual bounds.
 struct Algorithm {
   const char* name;
   PolicyLoss loss;
@@ -35,7 +35,7 @@ constexpr Algorithm kAlgorithms[] = {
     {"ecpo", PolicyLoss::kEcpo, Aggregation::kAnswers, Baseline::kDeviation, 0.2, 0.2},
     {"gbpo", PolicyLoss::kGbpo, Aggregation::kAnswers, Baseline::kDeviation, kNone, kNone},
 };
-constexpr const char* kAggregations[] = {"tokens", "answers", "constant"};
+constexpr const char* kAggregations[] = {"tokens", "answers", "constant", ""};  // the last: as the algorithm has it
 constexpr const char* kEstimators[] = {"k1", "k2", "k3"};
 constexpr const char* kRewards[] = {"puzzle", "puzzle_answer", "puzzle_parts", "format", "exact", "prefix", "regex", "program", "http"};
 
@@ -129,14 +129,14 @@ void declare_algorithm(recipe::OptionSet& set, recipe::OutsideOptions& outside) 
   set.add("reinforce.sum", outside.text("reinforce.sum", ""),
           "How tokens become the loss: tokens (all alike), answers (all answers alike), constant (as answers, over reinforce.tokens); "
           "empty: as the algorithm has it.")
-      .one_of({"", "tokens", "answers", "constant"})
+      .one_of({std::begin(kAggregations), std::end(kAggregations)})
       .also_called({"loss_agg_mode", "aggregation"});
   set.add("reinforce.kl", outside.number("reinforce.kl", 0),
           "Coefficient of the divergence from the model that the run began with, of which a copy is kept; 0: none.")
       .at_least(0)
       .also_called({"beta", "kl_coef", "kl_loss_coef"});
   set.add("reinforce.kl_estimator", outside.text("reinforce.kl_estimator", "k3"), "Its estimate from one token: k1, k2 or k3.")
-      .one_of({"k1", "k2", "k3"});
+      .one_of({std::begin(kEstimators), std::end(kEstimators)});
   set.add("reinforce.correction", outside.number("reinforce.correction", 0),
           "Tokens weigh exp(l_old - l_gen), at most this: for rollouts whose log-probabilities differ from the trainer's; 0: off.")
       .at_least(0)

@@ -63,12 +63,10 @@ std::vector<Prompts::Line> Prompts::read_file(const std::string& path) const {
   const std::string text = read_text(path_of_text(path));
   std::vector<Line> lines;
   int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string row = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string_view piece : split(text, '\n')) {
     ++number;
-    if (row.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string row(trimmed(piece));
+    if (row.empty()) continue;
     const std::string where = fmt::format("{}:{}", path, number);
     const nlohmann::json json = parse_json(row, where, kPromptRules);
     const JsonView view(json, where, kPromptRules);

@@ -52,12 +52,14 @@ Reinforce::Reinforce(const train::TaskRequest& request)
 
 // The groups of one update: as many prompts as every other update has, those that are missing from a short batch missing
 // in the last ones.
-std::vector<Group*> Reinforce::groups_of_update(int64_t update) {
+void Reinforce::take_update(int64_t update) {
   const int64_t each = options_.prompts / options_.updates, all = std::ssize(state_.batch.groups);
-  std::vector<Group*> groups;
+  groups_.clear();
   for (int64_t g = update * each; g < std::min(all, (update + 1) * each); ++g)
-    groups.push_back(&state_.batch.groups[static_cast<size_t>(g)]);
-  return groups;
+    groups_.push_back(&state_.batch.groups[static_cast<size_t>(g)]);
+  micro_batches_ = micro_batches_of(
+      groups_,
+      {.sequence = recipe_.train.sequence, .rows = recipe_.train.micro_batch, .replicas = ranks_.replicas(), .replica = ranks_.replica()});
 }
 
 train::StepWork Reinforce::prepare(int64_t step) {
@@ -65,10 +67,7 @@ train::StepWork Reinforce::prepare(int64_t step) {
   if (reference_) reference_->take_once(decoder_.parameters());
   began_batch_ = state_.used >= options_.updates;
   if (began_batch_) begin_batch(step);
-  groups_ = groups_of_update(state_.used++);
-  micro_batches_ = micro_batches_of(
-      groups_,
-      {.sequence = recipe_.train.sequence, .rows = recipe_.train.micro_batch, .replicas = ranks_.replicas(), .replica = ranks_.replica()});
+  take_update(state_.used++);
   train::StepWork work{
       .micro_batches = std::ssize(micro_batches_), .weight = weight_of(micro_batches_, options_), .auxiliary_by_weight = true};
   for (const MicroBatch& micro_batch : micro_batches_) work.tokens += micro_batch.layout.tokens();
@@ -106,11 +105,7 @@ void Reinforce::score(int64_t step) {
   if (options_.updates == 1 && !reference_) return;
   observe::TaskPhase phase(*ranks_.spans(), "old_policy");
   for (int64_t update = 0; update < options_.updates; ++update) {
-    groups_ = groups_of_update(update);
-    micro_batches_ = micro_batches_of(groups_, {.sequence = recipe_.train.sequence,
-                                                .rows = recipe_.train.micro_batch,
-                                                .replicas = ranks_.replicas(),
-                                                .replica = ranks_.replica()});
+    take_update(update);
     if (options_.updates > 1) {
       recording_ = &stage_;
       score_update(step, &Answer::old);
@@ -134,7 +129,7 @@ void Reinforce::score_update(int64_t step, std::vector<double> Answer::*into) {
   }
 }
 
-// What the last pass recorded of every answer of the groups, on all replicas.
+// The log-probabilities that the last pass recorded for every answer of the groups, on all replicas.
 std::vector<std::vector<double>> Reinforce::gathered(const std::vector<Group*>& groups) const {
   int64_t answers = 0;
   for (const Group* const group : groups) answers += std::ssize(group->answers);
@@ -214,7 +209,7 @@ void Reinforce::add_batch_metrics(std::map<std::string, train::Metric>& metrics)
     const RolloutTally::OfTask of_task = found != tally.of_task.end() ? found->second : RolloutTally::OfTask{};
     mean("reward/" + task, of_task.reward, static_cast<double>(of_task.answers));
   }
-  // Of the answers that the step is trained on, by whether they are better than their group's others.
+  // Lengths of the answers that the step is trained on, by whether they are better than their group's others.
   double better = 0, worse = 0, better_tokens = 0, worse_tokens = 0;
   for (const Group* const group : groups_) {
     for (const Answer& answer : group->answers) {

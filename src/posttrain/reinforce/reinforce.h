@@ -47,7 +47,7 @@ class Reinforce final : public train::Task {
  private:
   void begin_batch(int64_t step);
   void tell_of_batch();
-  std::vector<Group*> groups_of_update(int64_t update);
+  void take_update(int64_t update);  // its groups and their rows become those of the step
   void score(int64_t step);
   void score_update(int64_t step, std::vector<double> Answer::*into);
   std::vector<std::vector<double>> gathered(const std::vector<Group*>& groups) const;

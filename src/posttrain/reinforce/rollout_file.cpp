@@ -8,35 +8,13 @@
 
 #include "base/error.h"
 #include "base/files/file.h"
+#include "base/text/text.h"
 
 namespace longhaul::posttrain {
 namespace {
 
 std::filesystem::path file_of_step(const std::filesystem::path& run, int64_t step) {
   return run / "rollouts" / fmt::format("{}.jsonl", step);
-}
-
-nlohmann::ordered_json to_json(const RolloutLine& line) {
-  nlohmann::ordered_json parts = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : line.parts) parts[name] = value;
-  return {{"step", line.step},
-          {"prompt_number", line.prompt_number},
-          {"task", line.task},
-          {"level", line.level},
-          {"prompt", line.prompt},
-          {"right_answer", line.right_answer},
-          {"answer", line.answer},
-          {"ended", line.ended},
-          {"formatted", line.formatted},
-          {"reward", line.reward},
-          {"shaped", line.shaped},
-          {"advantage", line.advantage},
-          {"parts", parts},
-          {"ids", line.ids},
-          {"log_probabilities", line.log_probabilities},
-          {"old", line.old},
-          {"generated", line.generated},
-          {"ratios", line.ratios}};
 }
 
 RolloutLine from_json(const nlohmann::ordered_json& json) {
@@ -63,6 +41,29 @@ RolloutLine from_json(const nlohmann::ordered_json& json) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json to_json(const RolloutLine& line) {
+  nlohmann::ordered_json parts = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : line.parts) parts[name] = value;
+  return {{"step", line.step},
+          {"prompt_number", line.prompt_number},
+          {"task", line.task},
+          {"level", line.level},
+          {"prompt", line.prompt},
+          {"right_answer", line.right_answer},
+          {"answer", line.answer},
+          {"ended", line.ended},
+          {"formatted", line.formatted},
+          {"reward", line.reward},
+          {"shaped", line.shaped},
+          {"advantage", line.advantage},
+          {"parts", parts},
+          {"ids", line.ids},
+          {"log_probabilities", line.log_probabilities},
+          {"old", line.old},
+          {"generated", line.generated},
+          {"ratios", line.ratios}};
+}
 
 void write_rollouts(const std::filesystem::path& run, int64_t step, const std::vector<RolloutLine>& lines) {
   std::string text;
@@ -100,10 +101,10 @@ std::vector<RolloutLine> read_rollouts(const std::filesystem::path& run, int64_t
   const std::filesystem::path path = file_of_step(run, step > 0 ? step : steps.back());
   const std::string text = read_text(path);
   std::vector<RolloutLine> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
+  for (const std::string_view line : split(text, '\n')) {
+    if (line.empty()) continue;  // after the last line end
     try {
-      lines.push_back(from_json(nlohmann::ordered_json::parse(text.substr(begin, end - begin))));
+      lines.push_back(from_json(nlohmann::ordered_json::parse(line)));
     } catch (const nlohmann::json::exception& error) {
       throw Error({.code = ExitCode::kData,
                    .what = "a line of rollouts cannot be read",
@@ -111,7 +112,6 @@ std::vector<RolloutLine> read_rollouts(const std::filesystem::path& run, int64_t
                    .where = fmt::format("{}:{}", path.string(), lines.size() + 1),
                    .hint = "the run writes the file again when it does the step again"});
     }
-    begin = end + 1;
   }
   return lines;
 }

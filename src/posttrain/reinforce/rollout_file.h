@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct RolloutLine {
   std::vector<double> log_probabilities, old, generated, ratios;
 };
 
+nlohmann::ordered_json to_json(const RolloutLine& line);
 void write_rollouts(const std::filesystem::path& run, int64_t step, const std::vector<RolloutLine>& lines);
 // kData: there are none, or a line is none. step 0: the newest.
 std::vector<RolloutLine> read_rollouts(const std::filesystem::path& run, int64_t step);

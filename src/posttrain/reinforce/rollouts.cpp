@@ -15,7 +15,7 @@ namespace {
 std::vector<int32_t> narrow(const std::vector<int64_t>& ids) { return {ids.begin(), ids.end()}; }
 std::vector<int64_t> widened(const std::vector<int32_t>& ids) { return {ids.begin(), ids.end()}; }
 
-// What an answer takes beside its tokens in the exchange of replicas.
+// The numbers that an answer takes beside its tokens in the exchange of replicas.
 constexpr int64_t kLength = 0, kEnded = 1, kSum = 2, kFormatted = 3, kParts = 4;
 
 }  // namespace

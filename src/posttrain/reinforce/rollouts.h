@@ -33,7 +33,7 @@ struct Group {
   std::vector<Answer> answers;
 };
 
-// Of all answers that were generated for a batch, kept or not.
+// Counts over all answers that were generated for a batch, kept or not.
 struct RolloutTally {
   int64_t groups = 0, accepted = 0, rounds = 0, answers = 0, right = 0, formatted = 0, truncated = 0, tokens = 0;
   double reward = 0;
