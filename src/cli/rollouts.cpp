@@ -45,11 +45,12 @@ void print_answer(const RolloutLine& line) {
   print(fmt::format("    log p  {}\n    ratio  {}\n", numbers_text(line.log_probabilities), numbers_text(line.ratios)));
 }
 
-void print_step(const std::vector<RolloutLine>& lines, int64_t most) {
+void print_step(int64_t step, const std::vector<RolloutLine>& lines, int64_t most) {
+  if (lines.empty()) return print(fmt::format("step {}: no group was kept, since the answers of each had equal rewards\n", step));
   double reward = 0;
   for (const RolloutLine& line : lines) reward += line.reward;
-  print(fmt::format("step {}: {}, mean reward {:.4g} of the groups that were kept\n", lines.empty() ? 0 : lines.front().step,
-                    counted(std::ssize(lines), "answer"), lines.empty() ? 0 : reward / static_cast<double>(lines.size())));
+  print(fmt::format("step {}: {}, mean reward {:.4g} of the groups that were kept\n", step, counted(std::ssize(lines), "answer"),
+                    reward / static_cast<double>(lines.size())));
   int64_t before = -1;
   for (size_t i = 0; i < lines.size() && static_cast<int64_t>(i) < most; ++i) {
     const RolloutLine& line = lines[i];
@@ -65,14 +66,15 @@ void print_step(const std::vector<RolloutLine>& lines, int64_t most) {
 
 ExitCode run_rollouts(const RolloutsArguments& arguments) {
   const auto lines = posttrain::read_rollouts(arguments.run, arguments.step);
+  const std::vector<int64_t> steps = posttrain::steps_with_rollouts(arguments.run);
+  const int64_t step = arguments.step > 0 ? arguments.step : steps.back();
   if (!arguments.json) {
-    print_step(lines, arguments.answers);
+    print_step(step, lines, arguments.answers);
     return ExitCode::kDone;
   }
   ordered_json answers = ordered_json::array();
   for (const RolloutLine& line : lines) answers.push_back(posttrain::to_json(line));
-  print_json(
-      {{"step", lines.empty() ? 0 : lines.front().step}, {"steps", posttrain::steps_with_rollouts(arguments.run)}, {"answers", answers}});
+  print_json({{"step", step}, {"steps", steps}, {"answers", answers}});
   return ExitCode::kDone;
 }
 
